@@ -1,0 +1,88 @@
+"""`max_backend`: Dynamo's graph through AOTAutograd to compiled MAX graphs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch import config as functorch_config
+from torch._guards import CompileContext, TracingContext
+
+from torch_max_backend import flags, graph_builder, profiling, stats
+from torch_max_backend.engine import ENGINE, CompiledGraph, kernel_packages
+from torch_max_backend.fx_importer import import_fx
+from torch_max_backend.registry import decomposition_table
+
+
+def max_backend(
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, object] | None = None,
+    **others: object,
+) -> Callable[..., Any]:
+    """The backend for `torch.compile(model, backend=max_backend)`.
+
+    >>> import torch
+    >>> from torch_max_backend import max_backend
+    >>> @torch.compile(backend=max_backend)
+    ... def add_one(x):
+    ...     return x + 1
+    >>> add_one(torch.zeros(2))
+    tensor([1., 1.])
+    """
+    chosen = flags.Options.parse({**(options or {}), **others})
+    compile_id = CompileContext.current_compile_id()
+    if compile_id is not None and compile_id.frame_compile_id:
+        stats.count("recompiles")
+    kernels = kernel_packages(chosen.kernels)
+
+    def compiler(kind: str) -> Callable[..., CompiledGraph]:
+        def compile_graph(graph: fx.GraphModule, inputs: Sequence[Any]) -> CompiledGraph:
+            profiling.show_graph(graph, kind)
+            program = import_fx(graph, _static_inputs(kind))
+            graph_builder.check_supported(program)
+            what = profiling.describe(graph, kind)
+            compiled = CompiledGraph(program, _eager(graph), kernels, what)
+            ENGINE.submit(compiled)
+            return compiled
+
+        return compile_graph
+
+    start = time.perf_counter()
+    # Both directions are lowered before the first run, so that they compile as one Module.
+    with functorch_config.patch(force_non_lazy_backward_lowering=True):
+        function = aot_autograd(
+            fw_compiler=compiler("forward"),
+            bw_compiler=compiler("backward"),
+            inference_compiler=compiler("inference"),
+            decompositions=decomposition_table(),
+        )(gm, example_inputs)
+    profiling.report("trace", time.perf_counter() - start, "AOTAutograd and lowering")
+    if not ENGINE.deferring:
+        ENGINE.flush()
+    return function
+
+
+def _static_inputs(kind: str) -> frozenset[int]:
+    """Positions of parameters and buffers among a forward graph's inputs."""
+    context = TracingContext.try_get()
+    if kind == "backward" or context is None or context.fw_metadata is None:
+        return frozenset()
+    return frozenset(context.fw_metadata.static_input_indices)
+
+
+def _eager(gm: fx.GraphModule) -> Callable[[list[Any]], list[Any]]:
+    """PyTorch's own way to run the graph, for calls before it is compiled."""
+
+    def run(args: list[Any]) -> list[Any]:
+        with torch.no_grad():
+            results = list(gm(*args))
+        args.clear()
+        return results
+
+    return run

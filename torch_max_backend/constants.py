@@ -1,0 +1,42 @@
+"""Constants of a MAX graph, with PyTorch's rounding and with memory that lives long enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from weakref import WeakKeyDictionary
+
+import torch
+from max.graph import DeviceRef, Dim, Graph, ops
+
+from torch_max_backend.devices import max_dtype
+from torch_max_backend.types import MaxTensor, Scalar, Size
+
+# MAX reads a constant's memory while compiling, not while building: the engine keeps the Graph
+# until then, and this keeps the arrays as long as the Graph.
+_ARRAYS: WeakKeyDictionary[Graph, list[torch.Tensor]] = WeakKeyDictionary()
+
+
+def constant(
+    value: Scalar | Sequence[Scalar] | torch.Tensor, dtype: torch.dtype, device: DeviceRef
+) -> MaxTensor:
+    """A constant tensor; values are converted as PyTorch converts them."""
+    if not isinstance(value, torch.Tensor):
+        value = torch.tensor(value)
+    array = value.detach().to("cpu", dtype).contiguous()
+    _ARRAYS.setdefault(Graph.current, []).append(array)
+    return ops.constant(array, max_dtype(dtype), device)
+
+
+def scalar(value: Scalar | Dim, dtype: torch.dtype, device: DeviceRef) -> MaxTensor:
+    """A 0-d tensor of a Python number, or of a symbolic size whose value is known at run time."""
+    if isinstance(value, Dim):
+        size = ops.shape_to_tensor([value]).reshape([])
+        return ops.cast(size, max_dtype(dtype)).to(device)
+    return constant(value, dtype, device)
+
+
+def full(
+    shape: Sequence[Size], value: Scalar | Dim, dtype: torch.dtype, device: DeviceRef
+) -> MaxTensor:
+    """A tensor of `shape` filled with `value`."""
+    return ops.broadcast_to(scalar(value, dtype, device), list(shape))

@@ -1,0 +1,84 @@
+"""Devices and dtypes: MAX's names for PyTorch's, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from max import driver
+from max.dtype import DType
+from max.graph import DeviceRef
+
+from torch_max_backend.errors import MaxCompilerError
+
+TORCH_TO_MAX: dict[torch.dtype, DType] = {
+    torch.bool: DType.bool,
+    torch.uint8: DType.uint8,
+    torch.uint16: DType.uint16,
+    torch.uint32: DType.uint32,
+    torch.uint64: DType.uint64,
+    torch.int8: DType.int8,
+    torch.int16: DType.int16,
+    torch.int32: DType.int32,
+    torch.int64: DType.int64,
+    torch.float16: DType.float16,
+    torch.bfloat16: DType.bfloat16,
+    torch.float32: DType.float32,
+    torch.float64: DType.float64,
+}
+MAX_TO_TORCH: dict[DType, torch.dtype] = {value: key for key, value in TORCH_TO_MAX.items()}
+
+
+class UnsupportedDtypeError(MaxCompilerError):
+    """MAX has no such dtype (complex, quantised, ...)."""
+
+
+def max_dtype(dtype: torch.dtype) -> DType:
+    """MAX's name of a PyTorch dtype."""
+    try:
+        return TORCH_TO_MAX[dtype]
+    except KeyError:
+        raise UnsupportedDtypeError(f"MAX has no dtype for {dtype}") from None
+
+
+def torch_dtype(dtype: DType) -> torch.dtype:
+    """PyTorch's name of a MAX dtype."""
+    try:
+        return MAX_TO_TORCH[dtype]
+    except KeyError:
+        raise UnsupportedDtypeError(f"PyTorch has no dtype for {dtype}") from None
+
+
+def get_accelerators() -> Iterator[driver.Device]:
+    """Every device that MAX can use: its GPUs in order, then the CPU.
+
+    >>> from torch_max_backend import get_accelerators
+    >>> [device.label for device in get_accelerators()][-1]
+    'cpu'
+    """
+    for index in range(driver.accelerator_count()):
+        yield driver.Accelerator(index)
+    yield driver.CPU()
+
+
+def max_device(device: torch.device) -> driver.Device:
+    """The MAX device that holds tensors of `device`; raises if MAX does not support it."""
+    if device.type == "cpu":
+        return driver.CPU()
+    if device.type != "cuda":
+        raise MaxCompilerError(f"tensors on {device} cannot be handed to MAX: use cpu or cuda")
+    index = device.index or 0
+    if index >= driver.accelerator_count():
+        raise MaxCompilerError(
+            f"PyTorch has a tensor on {device}, but MAX finds {driver.accelerator_count()} usable "
+            "GPUs (unsupported model or driver?); move the model to the CPU to run it on MAX"
+        )
+    return driver.Accelerator(index)
+
+
+def device_ref(device: torch.device) -> DeviceRef:
+    """The graph-level name of the MAX device that holds tensors of `device`."""
+    if device.type == "cpu":
+        return DeviceRef.CPU()
+    max_device(device)  # raises with an explanation
+    return DeviceRef.GPU(device.index or 0)

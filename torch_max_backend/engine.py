@@ -1,0 +1,258 @@
+"""The compile queue: graphs wait here, and all that wait are compiled as one MAX Module.
+
+A separate compile costs some 12 s whatever is in it, so the queue takes everything pending at once.
+A Module that MAX refuses is halved until the guilty graph stands alone; only that one fails. The
+only file that talks to MAX's compiler.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+from max import driver
+from max.engine import CompilationStopped, InferenceSession, Model
+from max.graph import Module
+
+from torch_max_backend import fingerprint, flags, graph_builder, mojo_kernels, progress, stats
+from torch_max_backend.errors import EngineError
+from torch_max_backend.profiling import report, timed
+from torch_max_backend.program import Program
+from torch_max_backend.runtime import BoxedCall, boxed_call
+
+
+class CompiledGraph:
+    """A program on its way to MAX: runs on PyTorch while it waits, on MAX once it is compiled."""
+
+    def __init__(
+        self, program: Program, eager: BoxedCall, kernels: Sequence[Path], what: str = ""
+    ) -> None:
+        self.program = program
+        self.what = what
+        self.eager = eager
+        self.kernels = tuple(kernels)
+        self.key = program.key(fingerprint.context(program, kernels))
+        self.error: EngineError | None = None
+        self.model: Model | None = None
+        self.run: BoxedCall = eager
+        """What a call runs. Replaced once, in one assignment, between two calls."""
+
+    def ready(self, model: Model) -> None:
+        """From the next call on, run on MAX."""
+        self.model = model
+        run = boxed_call(self.program, model)
+        self.run = timed(run, self.what) if flags.profile() else run
+
+    def __call__(self, args: list[Any]) -> list[Any]:
+        return self.run(args)
+
+    _boxed_call = True  # AOTAutograd: takes one list and may empty it
+
+
+class Engine:
+    """One per process: the session, the queue and the models compiled so far."""
+
+    def __init__(self) -> None:
+        self._pending: list[CompiledGraph] = []
+        self._lock = threading.RLock()  # the queue
+        self._compiling = threading.RLock()  # MLIR building and compiling, one at a time
+        self._deferred = 0
+        # A model lives as long as a function that uses it; an equal graph shares it until then.
+        self._models: WeakValueDictionary[str, CompiledGraph] = WeakValueDictionary()
+
+    @functools.cached_property
+    def session(self) -> InferenceSession:
+        devices: list[driver.Device] = [
+            driver.Accelerator(index) for index in range(driver.accelerator_count())
+        ]
+        return InferenceSession(devices=[*devices, driver.CPU()])
+
+    def submit(self, graph: CompiledGraph) -> None:
+        """Queue a graph; errors of its own (unsupported ops, wrong lowerings) are raised here."""
+        stats.count("graphs")
+        stats.count("nodes_on_max", len(graph.program.calls))
+        known = self._models.get(graph.key)
+        if known is not None and known.model is not None:
+            stats.count("cache_hits")
+            graph.ready(known.model)
+            self._models[graph.key] = graph
+            return
+        self._build([graph])
+        with self._lock:
+            self._pending.append(graph)
+
+    @property
+    def deferring(self) -> bool:
+        """Whether a `compile_together()` block is open."""
+        return self._deferred > 0
+
+    @contextmanager
+    def defer(self) -> Iterator[None]:
+        """Inside, `flush` is put off; leaving the outermost block compiles all that waits."""
+        with self._lock:
+            self._deferred += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._deferred -= 1
+                last = self._deferred == 0
+            if last:
+                self.flush()
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Compile everything that waits, and wait for compiles of other threads."""
+        if not self._compiling.acquire(timeout=-1 if timeout is None else timeout):
+            raise TimeoutError(f"graphs were still compiling after {timeout} s")
+        try:
+            with self._lock:
+                waiting, self._pending = self._pending, []
+            if waiting:
+                self._compile_all(waiting)
+        finally:
+            self._compiling.release()
+
+    def _compile_all(self, graphs: list[CompiledGraph]) -> None:
+        distinct = {graph.key: graph for graph in graphs}
+        nodes = sum(len(graph.program.calls) for graph in distinct.values())
+        start = time.perf_counter()
+        with progress.compiling(len(distinct), nodes):
+            self._compile(list(distinct.values()))
+        seconds = time.perf_counter() - start
+        stats.count("compile_seconds", seconds)
+        report("compile", seconds, f"{len(distinct)} graphs, {nodes} nodes")
+        failed = []
+        for graph in graphs:
+            twin = distinct[graph.key]
+            if twin.model is None:
+                graph.error = twin.error
+                failed.append(graph)
+                continue
+            if graph is not twin:
+                graph.ready(twin.model)
+            self._models[graph.key] = graph
+        if failed:
+            first = failed[0].error
+            assert first is not None
+            if len(failed) > 1:
+                raise EngineError(f"{len(failed)} graphs failed to compile; the first:\n{first}")
+            raise first
+
+    def _compile(self, graphs: list[CompiledGraph], verified: bool = False) -> None:
+        """Compile `graphs` as one Module; on failure find the guilty ones."""
+        try:
+            module = self._build(graphs)
+            stats.count("modules")
+            compiled = self.session.compile(module, custom_extensions=_kernels(graphs))
+            models = self.session.init_all(compiled)
+        except Exception as error:
+            if len(graphs) == 1:
+                graphs[0].error = _engine_error(graphs[0], error)
+                graphs[0].error.__cause__ = error
+                return
+            if not verified:
+                # MAX's verifier takes a second where its compiler takes twelve and more.
+                good = self._verify(graphs)
+                if len(good) < len(graphs):
+                    if good:
+                        self._compile(good, verified=True)
+                    return
+            half = len(graphs) // 2
+            self._compile(graphs[:half], verified=True)
+            self._compile(graphs[half:], verified=True)
+            return
+        for graph in graphs:
+            graph.ready(models[_name(graph)])
+
+    def _verify(self, graphs: list[CompiledGraph]) -> list[CompiledGraph]:
+        """Those of `graphs` that pass MAX's verifier; the others are marked failed."""
+        error = self._verification_error(graphs)
+        if error is None:
+            return graphs
+        if len(graphs) == 1:
+            graphs[0].error = _engine_error(graphs[0], error)
+            graphs[0].error.__cause__ = error
+            return []
+        half = len(graphs) // 2
+        return self._verify(graphs[:half]) + self._verify(graphs[half:])
+
+    def _verification_error(self, graphs: list[CompiledGraph]) -> Exception | None:
+        InferenceSession.debug.pre_jit = True
+        try:
+            self.session.compile(self._build(graphs), custom_extensions=_kernels(graphs))
+        except CompilationStopped:
+            return None
+        except Exception as error:
+            return error
+        finally:
+            InferenceSession.debug.pre_jit = False
+        return None
+
+    def _build(self, graphs: Sequence[CompiledGraph]) -> Module:
+        with self._compiling:
+            start = time.perf_counter()
+            module = Module()
+            built = [
+                graph_builder.build(graph.program, module, _name(graph), graph.kernels)
+                for graph in graphs
+            ]
+            # Constants live as long as their Graph, and MAX reads them while compiling.
+            module.graphs = built  # type: ignore[attr-defined]
+            report("lower", time.perf_counter() - start, f"{len(graphs)} graphs")
+            return module
+
+
+def _name(graph: CompiledGraph) -> str:
+    return f"graph_{graph.key}"
+
+
+def _kernels(graphs: Sequence[CompiledGraph]) -> list[Path]:
+    return list(dict.fromkeys(path for graph in graphs for path in graph.kernels))
+
+
+def _engine_error(graph: CompiledGraph, error: Exception) -> EngineError:
+    messages = []
+    cause: BaseException | None = error
+    while cause is not None:
+        messages.append(str(cause).strip())
+        cause = cause.__cause__
+    sources = [call.source for call in graph.program.calls if call.source]
+    where = f"\n  from {sources[0]} ... {sources[-1]}" if sources else ""
+    return EngineError(
+        f"MAX could not compile a graph of {len(graph.program.calls)} nodes{where}\n"
+        f"  MAX says: {messages[-1][:2000]}"
+    )
+
+
+ENGINE = Engine()
+
+
+def kernel_packages(folders: Sequence[str] = ()) -> list[Path]:
+    """The precompiled kernel packages: ours, and those of the user's folders."""
+    return [mojo_kernels.package(), *(mojo_kernels.package(Path(folder)) for folder in folders)]
+
+
+@contextmanager
+def compile_together() -> Iterator[None]:
+    """Compile many functions at once, in about the time of one.
+
+    Inside the block, a compiled function's first calls run on PyTorch and its graphs wait; leaving
+    the block compiles them all as one MAX Module. Errors of MAX's compiler are raised then.
+
+    >>> from torch_max_backend import compile_together
+    >>> with compile_together():
+    ...     pass  # f(x); g(y); each compiled with backend="max_backend"
+    """
+    with ENGINE.defer():
+        yield
+
+
+def wait_for_compiles(timeout: float | None = None) -> None:
+    """Return when no graph waits for MAX's compiler; `TimeoutError` after `timeout` seconds."""
+    ENGINE.flush(timeout)

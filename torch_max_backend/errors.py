@@ -1,0 +1,31 @@
+"""Every error that the backend raises on purpose. All derive from `MaxCompilerError`."""
+
+from __future__ import annotations
+
+
+class MaxCompilerError(Exception):
+    """Base class: compiling or running a graph on MAX went wrong."""
+
+
+class UnsupportedOpError(MaxCompilerError):
+    """An ATen op has no lowering; the message names it, its arguments and the user's line."""
+
+
+class LoweringError(MaxCompilerError):
+    """A lowering raised, or returned something that PyTorch would not have returned."""
+
+
+class MappingError(MaxCompilerError, TypeError):
+    """A wrong key or value in `MAPPING_TORCH_ATEN_TO_MAX`."""
+
+
+class OptionError(MaxCompilerError, ValueError):
+    """An unknown or wrong value in `torch.compile(..., options={...})` or in the environment."""
+
+
+class EngineError(MaxCompilerError):
+    """MAX refused to compile or to run a graph; its own message is kept as the cause."""
+
+
+class PackageError(MaxCompilerError):
+    """A stored artifact or a Mojo kernel package could not be made or read."""

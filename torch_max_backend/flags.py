@@ -1,0 +1,91 @@
+"""Every environment variable and every `options=` entry, read here and nowhere else.
+
+Environment variables may be spelled `TORCH_MAX_BACKEND_X` or `PYTORCH_MAX_BACKEND_X`; "1", "true"
+and "yes" in any case mean on. They are read when asked for, so a test can change them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch_max_backend.errors import OptionError
+
+_PREFIXES = ("TORCH_MAX_BACKEND_", "PYTORCH_MAX_BACKEND_")
+_ON = {"1", "true", "yes"}
+_OFF = {"0", "false", "no", ""}
+
+
+def _text(name: str) -> str | None:
+    for prefix in _PREFIXES:
+        if (value := os.environ.get(prefix + name)) is not None:
+            return value.strip()
+    return None
+
+
+def _switch(name: str, default: bool) -> bool:
+    value = _text(name)
+    if value is None:
+        return default
+    if value.lower() in _ON:
+        return True
+    if value.lower() in _OFF:
+        return False
+    raise OptionError(f"TORCH_MAX_BACKEND_{name}={value!r}: use 1/true/yes or 0/false/no")
+
+
+def profile() -> bool:
+    """TORCH_MAX_BACKEND_PROFILE: print timings of tracing, lowering, compiling and each run."""
+    return _switch("PROFILE", False)
+
+
+def verbose() -> bool:
+    """TORCH_MAX_BACKEND_VERBOSE: print the graphs, the count of each op, the MAX graph."""
+    return _switch("VERBOSE", False)
+
+
+def beartype() -> bool:
+    """TORCH_MAX_BACKEND_BEARTYPE: run-time type checks of the package's functions (default on)."""
+    return _switch("BEARTYPE", True)
+
+
+def progress() -> bool:
+    """TORCH_MAX_BACKEND_PROGRESS: a line in the terminal while MAX compiles (default on)."""
+    return _switch("PROGRESS", True)
+
+
+def cache_dir() -> Path:
+    """TORCH_MAX_BACKEND_CACHE_DIR: where compiled kernels and artifacts are kept."""
+    if value := _text("CACHE_DIR"):
+        return Path(value).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "torch_max_backend"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What `torch.compile(..., options={...})` may hold."""
+
+    kernels: tuple[str, ...] = ()
+    """Folders of Mojo kernels of the user's own, made available to their lowerings."""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, object] | None) -> Options:
+        """Check `options` and return them typed; an unknown name lists the known ones."""
+        given = dict(options or {})
+        known = {field.name for field in dataclasses.fields(cls)}
+        if unknown := sorted(map(str, given.keys() - known)):
+            raise OptionError(
+                f"unknown option {', '.join(map(repr, unknown))} for max_backend; "
+                f"known options: {', '.join(sorted(known))}"
+            )
+        if "kernels" in given:
+            folders = given["kernels"]
+            if isinstance(folders, (str, Path)):
+                folders = [folders]
+            if not isinstance(folders, (list, tuple)):
+                raise OptionError(f"option 'kernels' takes folders, not {folders!r}")
+            given["kernels"] = tuple(str(folder) for folder in folders)
+        return cls(**given)  # type: ignore[arg-type]

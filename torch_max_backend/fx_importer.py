@@ -1,0 +1,206 @@
+"""Reads an FX graph of ATen calls (what AOTAutograd hands out) into a `Program`."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+from torch._ops import OpOverload
+
+from torch_max_backend.errors import UnsupportedOpError
+from torch_max_backend.program import (
+    Call,
+    Input,
+    OpaqueInput,
+    Output,
+    Program,
+    Ref,
+    Sym,
+    SymbolInput,
+    SymbolOutput,
+    SymSize,
+    TensorInput,
+    TensorOutput,
+    TensorSpec,
+    ValueOutput,
+)
+
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n\s*(?P<code>[^\n]*)')
+
+
+def import_fx(gm: fx.GraphModule, static_inputs: Collection[int] = ()) -> Program:
+    """The program of `gm`; `static_inputs` are the positions of parameters and buffers."""
+    inputs: list[Input] = []
+    captured_inputs: list[Input] = []
+    captured: list[torch.Tensor] = []
+    calls: list[Call] = []
+    outputs: list[Output] = []
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            inputs.append(_input(node, len(inputs) in static_inputs))
+        elif node.op == "get_attr":
+            tensor = _attribute(gm, node.target)
+            captured.append(tensor)
+            spec = TensorSpec(tuple(tensor.shape), tensor.dtype, tensor.device)
+            captured_inputs.append(
+                TensorInput(node.name, spec, memory_order(tensor), static=True)
+            )
+        elif node.op == "output":
+            outputs = [_output(value) for value in node.args[0]]
+        elif _is_call(node):
+            calls.append(_call(node))
+    return Program(inputs + captured_inputs, calls, outputs, captured)
+
+
+def source_line(node: fx.Node) -> str | None:
+    """`file:line  code` of the innermost frame of the user's code that made this node."""
+    frames = list(_FRAME.finditer(node.meta.get("stack_trace") or ""))
+    if not frames:
+        return None
+    frame = frames[-1]
+    return f"{frame['file']}:{frame['line']}  {frame['code']}"
+
+
+def memory_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """Dims from outermost to innermost in memory, if dense but permuted; None otherwise."""
+    shape = [_hint(size) for size in tensor.shape]
+    strides = [_hint(stride) for stride in tensor.stride()]
+    if None in shape or None in strides or 0 in shape or _is_dense(shape, strides):
+        return None
+    order = sorted(range(len(shape)), key=lambda i: (-strides[i], i))  # type: ignore[operator]
+    if not _is_dense([shape[i] for i in order], [strides[i] for i in order]):
+        return None  # gaps or overlaps: no permutation makes it contiguous
+    return tuple(order)
+
+
+def _is_dense(shape: Sequence[Any], strides: Sequence[Any]) -> bool:
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _hint(value: int | torch.SymInt) -> int | None:
+    """A symbolic size's example value; asking a SymInt itself would add a guard."""
+    return value if isinstance(value, int) else value.node.hint
+
+
+def _expr(value: int | torch.SymInt) -> SymSize:
+    if isinstance(value, int):
+        return value
+    expr = value.node.expr
+    return int(expr) if isinstance(expr, sympy.Integer) else expr
+
+
+def _spec(value: torch.Tensor) -> TensorSpec:
+    return TensorSpec(tuple(map(_expr, value.shape)), value.dtype, value.device)
+
+
+def _attribute(gm: fx.GraphModule, target: Any) -> torch.Tensor:
+    value: Any = gm
+    for part in str(target).split("."):
+        value = getattr(value, part)
+    if not isinstance(value, torch.Tensor):
+        raise UnsupportedOpError(
+            f"the graph holds {type(value).__name__} {target!r} (a control-flow or custom object), "
+            "which MAX cannot run"
+        )
+    return value
+
+
+def _input(node: fx.Node, static: bool) -> Input:
+    value = node.meta.get("val")
+    if isinstance(value, torch.Tensor):
+        return TensorInput(node.name, _spec(value), memory_order(value), static)
+    if isinstance(value, torch.SymInt):
+        return SymbolInput(node.name, _expr(value))
+    return OpaqueInput(node.name)
+
+
+def _output(value: Any) -> Output:
+    if not isinstance(value, fx.Node):
+        return ValueOutput(value)
+    meta = value.meta.get("val")
+    if isinstance(meta, torch.SymInt):
+        return SymbolOutput(_expr(meta))
+    if isinstance(meta, torch.Tensor):
+        return TensorOutput(_ref(value), memory_order(meta))
+    return ValueOutput(meta)
+
+
+def _is_call(node: fx.Node) -> bool:
+    """Whether the node computes tensors; symbolic arithmetic is read from `meta` instead."""
+    if node.target is operator.getitem:
+        return False
+    return not isinstance(node.meta.get("val"), (*SYMBOLIC, int, float, bool))
+
+
+def _ref(node: fx.Node) -> Ref:
+    if node.target is operator.getitem:
+        source, index = node.args
+        assert isinstance(source, fx.Node) and isinstance(index, int)
+        return Ref(source.name, index)
+    return Ref(node.name)
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, fx.Node):
+        meta = value.meta.get("val")
+        if isinstance(meta, torch.SymInt):
+            expr = _expr(meta)
+            return expr if isinstance(expr, int) else Sym(expr)
+        if isinstance(meta, (int, float, bool)):
+            return meta
+        if isinstance(meta, (list, tuple)) and value.target is not operator.getitem:
+            return [Ref(value.name, i) for i in range(len(meta))]
+        return _ref(value)
+    if isinstance(value, torch.SymInt):
+        expr = _expr(value)
+        return expr if isinstance(expr, int) else Sym(expr)
+    if isinstance(value, (list, tuple)):
+        return [_argument(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _argument(item) for key, item in value.items()}
+    return value
+
+
+def _call(node: fx.Node) -> Call:
+    if not isinstance(node.target, OpOverload):
+        raise UnsupportedOpError(
+            f"{node.target} is not an ATen op, and MAX cannot run it\n"
+            f"  from {source_line(node) or 'an unknown line'}"
+        )
+    value = node.meta.get("val")
+    single = not isinstance(value, (list, tuple))
+    values = [value] if single else list(value)
+    outputs = tuple(_spec(v) if isinstance(v, torch.Tensor) else None for v in values)
+    return Call(
+        name=node.name,
+        op=node.target,
+        args=tuple(_argument(argument) for argument in node.args),
+        kwargs={key: _argument(argument) for key, argument in node.kwargs.items()},
+        outputs=outputs,
+        single=single,
+        used_outputs=_used(node, len(outputs), single),
+        source=source_line(node),
+    )
+
+
+def _used(node: fx.Node, count: int, single: bool) -> frozenset[int]:
+    everything = frozenset(range(count))
+    if single:
+        return everything
+    used = set()
+    for user in node.users:
+        if user.target is not operator.getitem:
+            return everything
+        used.add(user.args[1])
+    return frozenset(used)

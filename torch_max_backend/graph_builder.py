@@ -1,0 +1,294 @@
+"""Lowers a `Program` into a MAX graph. The only file that opens a `max.graph.Graph`.
+
+Every lowered call is judged: shape and dtype must be PyTorch's own answer, or the op is named.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import sympy
+from max.dtype import DType
+from max.graph import DeviceRef, Dim, Graph, Module, TensorType, TensorValue, ops
+from torch.utils._python_dispatch import _disable_current_modes
+
+from torch_max_backend import shapes
+from torch_max_backend.devices import device_ref, max_dtype, torch_dtype
+from torch_max_backend.errors import LoweringError, MaxCompilerError, UnsupportedOpError
+from torch_max_backend.program import (
+    Call,
+    Program,
+    Ref,
+    Sym,
+    SymbolInput,
+    TensorInput,
+    TensorOutput,
+    TensorSpec,
+    map_refs,
+)
+from torch_max_backend.registry import MAPPING_TORCH_ATEN_TO_MAX
+from torch_max_backend.types import CallInfo, OutputMeta
+
+
+def unsupported_calls(program: Program) -> list[Call]:
+    """The calls that no lowering serves."""
+    return [call for call in program.calls if MAPPING_TORCH_ATEN_TO_MAX.lookup(call.op) is None]
+
+
+def uses_only_builtin_lowerings(program: Program) -> bool:
+    """Whether our own version identifies all that the graph is lowered with."""
+    entries = (MAPPING_TORCH_ATEN_TO_MAX.lookup(call.op) for call in program.calls)
+    return all(entry is not None and entry.builtin for entry in entries)
+
+
+def check_supported(program: Program) -> None:
+    """Raise one error that names every call without a lowering."""
+    missing = unsupported_calls(program)
+    if not missing:
+        return
+    first = missing[0]
+    specs = _specs(program)
+    lines = [f"no MAX lowering for {first.op}", _describe(first, specs)]
+    count = f"{len(missing)} of {len(program.calls)} nodes " + (
+        "is unsupported" if len(missing) == 1 else "are unsupported"
+    )
+    others = Counter(str(call.op) for call in missing[1:])
+    if others:
+        count += ": also " + ", ".join(f"{op} ×{n}" for op, n in others.most_common())
+    lines.append(f"  {count}")
+    packet = str(first.op.overloadpacket).replace("::", ".")
+    lines.append(
+        "  to add it: docs/adding_an_op.md, or "
+        f"MAPPING_TORCH_ATEN_TO_MAX[torch.ops.{packet}] = fn"
+    )
+    raise UnsupportedOpError("\n".join(lines))
+
+
+def graph_inputs(program: Program) -> list[TensorInput | SymbolInput]:
+    """The inputs that the MAX graph really takes, in order.
+
+    A symbol that some tensor's shape already tells needs no input of its own.
+    """
+    told = _told_symbols(program)
+    return [
+        item
+        for item in program.inputs
+        if isinstance(item, TensorInput)
+        or (
+            isinstance(item, SymbolInput)
+            and isinstance(item.expr, sympy.Symbol)
+            and item.expr.name not in told
+        )
+    ]
+
+
+def build(program: Program, module: Module, name: str, kernels: Sequence[Path]) -> Graph:
+    """Lower `program` as the graph `name` of `module`."""
+    taken = graph_inputs(program)
+    types = [_input_type(item) for item in taken]
+    # AOTAutograd calls us under its fake-tensor mode, but constants need real memory.
+    with (
+        _disable_current_modes(),
+        Graph(name, input_types=types, module=module, custom_extensions=list(kernels)) as graph,
+    ):
+        values = [value.tensor for value in graph.inputs]
+        lowering = _Lowering(program, taken, values)
+        for call in program.calls:
+            lowering.run(call)
+        graph.output(*lowering.results())
+    return graph
+
+
+def _told_symbols(program: Program) -> set[str]:
+    return {
+        size.name
+        for item in program.inputs
+        if isinstance(item, TensorInput)
+        for size in item.spec.shape
+        if isinstance(size, sympy.Symbol)
+    }
+
+
+def _input_type(item: TensorInput | SymbolInput) -> TensorType:
+    if isinstance(item, SymbolInput):
+        # A buffer without elements carries a size in its shape and costs no memory.
+        return TensorType(DType.uint8, [str(item.expr), 0], DeviceRef.CPU())
+    sizes: list[int | str] = []
+    for i, size in enumerate(item.spec.shape):
+        if isinstance(size, int):
+            sizes.append(size)
+        elif isinstance(size, sympy.Symbol):
+            sizes.append(size.name)
+        else:  # MAX names input dims, it does not take expressions: rebound after reading
+            sizes.append(f"{item.name}_dim{i}")
+    if item.order is not None:
+        sizes = [sizes[i] for i in item.order]
+    return TensorType(max_dtype(item.spec.dtype), sizes, device_ref(item.spec.device))
+
+
+def inverse(order: Sequence[int]) -> list[int]:
+    """The permutation that undoes `order`."""
+    return sorted(range(len(order)), key=order.__getitem__)
+
+
+class _Lowering:
+    """The state of one build: which value each name stands for."""
+
+    def __init__(
+        self,
+        program: Program,
+        taken: Sequence[TensorInput | SymbolInput],
+        values: Sequence[TensorValue],
+    ) -> None:
+        self.program = program
+        self.values: dict[str, Any] = {}
+        names = itertools.chain(
+            _told_symbols(program),
+            (str(item.expr) for item in taken if isinstance(item, SymbolInput)),
+        )
+        self.symbols = {name: Dim(name) for name in names}
+        for item, value in zip(taken, values, strict=True):
+            if isinstance(item, TensorInput):
+                self.values[item.name] = self._read(item, value)
+
+    def _read(self, item: TensorInput, value: TensorValue) -> TensorValue:
+        if item.order is not None:
+            value = ops.permute(value, inverse(item.order))
+        if any(isinstance(s, sympy.Expr) and not s.is_Symbol for s in item.spec.shape):
+            value = ops.rebind(value, [self.size(s) for s in item.spec.shape])
+        return value
+
+    def size(self, size: int | sympy.Expr) -> shapes.Size:
+        return shapes.from_sympy(size, self.symbols)
+
+    def resolve(self, value: Any) -> Any:
+        """An argument as lowerings take it."""
+        if isinstance(value, Ref):
+            result = self.values[value.name]
+            return result if value.index is None else result[value.index]
+        if isinstance(value, Sym):
+            return self.size(value.expr)
+        if isinstance(value, (list, tuple)):
+            return type(value)(self.resolve(item) for item in value)
+        if isinstance(value, dict):
+            return {key: self.resolve(item) for key, item in value.items()}
+        return value
+
+    def run(self, call: Call) -> None:
+        entry = MAPPING_TORCH_ATEN_TO_MAX.lookup(call.op)
+        if entry is None:
+            check_supported(self.program)
+            raise AssertionError(f"{call.op} lost its lowering while the graph was built")
+        try:
+            info = self._info(call)
+            args, kwargs = self.resolve(call.args), self.resolve(call.kwargs)
+            if entry.needs_call:
+                kwargs["call"] = info
+            result = entry.lowering(*args, **kwargs)
+            self.values[call.name] = self._judge(call, info, result)
+        except Exception as error:
+            where = getattr(entry.lowering, "__qualname__", repr(entry.lowering))
+            module = getattr(entry.lowering, "__module__", "?")
+            lines = [
+                f"the lowering of {call.op} failed: {type(error).__name__}: {_first(error)}",
+                _describe(call, _specs(self.program)),
+                f"  lowered by {module}.{where}",
+            ]
+            raise LoweringError("\n".join(lines)) from error
+
+    def _info(self, call: Call) -> CallInfo:
+        outputs = tuple(
+            None
+            if spec is None
+            else OutputMeta(tuple(self.size(s) for s in spec.shape), spec.dtype)
+            for spec in call.outputs
+        )
+        spec = next((spec for spec in call.outputs if spec is not None), None)
+        device = DeviceRef.CPU() if spec is None else device_ref(spec.device)
+        return CallInfo(call.op, call.name, outputs, call.used_outputs, device)
+
+    def _judge(self, call: Call, info: CallInfo, result: Any) -> Any:
+        """`result` if it is what PyTorch says, with symbolic sizes in PyTorch's own words."""
+        results = [result] if call.single else result
+        if not isinstance(results, (list, tuple)) or len(results) != len(info.outputs):
+            raise MaxCompilerError(
+                f"it returned {type(result).__name__}, PyTorch returns {len(info.outputs)} outputs"
+            )
+        judged: list[TensorValue | None] = []
+        for index, (value, meta) in enumerate(zip(results, info.outputs, strict=True)):
+            if meta is None or (value is None and index not in call.used_outputs):
+                judged.append(None)
+                continue
+            judged.append(_judge_tensor(value, meta, f"output {index}: " if index else ""))
+        return judged[0] if call.single else judged
+
+    def results(self) -> list[TensorValue]:
+        outputs = []
+        for output in self.program.outputs:
+            if isinstance(output, TensorOutput):
+                value = self.resolve(output.ref)
+                if output.order is not None:
+                    value = ops.permute(value, list(output.order))
+                outputs.append(value)
+        return outputs
+
+
+def _judge_tensor(value: Any, meta: OutputMeta, prefix: str) -> TensorValue:
+    if not isinstance(value, TensorValue):
+        raise MaxCompilerError(f"{prefix}it returned {type(value).__name__}, not a tensor")
+    if torch_dtype(value.dtype) is not meta.dtype:
+        raise MaxCompilerError(
+            f"{prefix}it returned {torch_dtype(value.dtype)}, PyTorch returns {meta.dtype}"
+        )
+    expected = list(meta.shape)
+    actual = shapes.sizes(value)
+    if actual == expected:
+        return value
+    mismatch = len(actual) != len(expected) or any(
+        isinstance(a, int) and isinstance(e, int) and a != e
+        for a, e in zip(actual, expected, strict=False)
+    )
+    if mismatch:
+        raise MaxCompilerError(
+            f"{prefix}it returned shape {actual}, PyTorch returns {expected}"
+        )
+    # Only symbolic sizes differ, and PyTorch has proved them equal: MAX checks when it runs.
+    return ops.rebind(value, expected)
+
+
+def _specs(program: Program) -> dict[str, tuple[TensorSpec | None, ...]]:
+    specs: dict[str, tuple[TensorSpec | None, ...]] = {
+        item.name: (item.spec,) for item in program.inputs if isinstance(item, TensorInput)
+    }
+    specs.update((call.name, call.outputs) for call in program.calls)
+    return specs
+
+
+def _describe(call: Call, specs: dict[str, tuple[TensorSpec | None, ...]]) -> str:
+    """The call's arguments under their schema names, and the user's line."""
+
+    def text(value: Any) -> str:
+        if isinstance(value, str):
+            return value
+        if isinstance(value, Sym):
+            return str(value.expr)
+        if isinstance(value, (list, tuple)):
+            return "[" + ", ".join(map(text, value)) + "]"
+        return repr(value)
+
+    named = dict(zip((a.name for a in call.op._schema.arguments), call.args, strict=False))
+    named.update(call.kwargs)
+    parts = [
+        f"{name}: {text(map_refs(value, lambda ref: str(specs[ref.name][ref.index or 0])))}"
+        for name, value in named.items()
+    ]
+    return f"  {'    '.join(parts)}\n  from {call.source or 'an unknown line'}"
+
+
+def _first(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else "no message"

@@ -1,0 +1,3 @@
+from .pointwise import *
+from .pooling import *
+from .sorting import *

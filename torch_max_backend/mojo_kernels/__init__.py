@@ -1,0 +1,87 @@
+"""Mojo kernels for what MAX's graph ops lack, drop NaN in, or do in 16 bits.
+
+The folder's `.mojo` files form one Mojo package. It is precompiled once per machine into the cache
+directory, under a name that is the hash of its sources and of MAX's version.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from max.dtype import DType
+from max.graph import Graph, TensorType, TensorValue, ops
+
+from torch_max_backend import flags, shapes
+from torch_max_backend.devices import max_dtype
+from torch_max_backend.errors import PackageError
+
+SOURCES = Path(__file__).parent
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256(version("max").encode())
+    for path in sorted(folder.rglob("*.mojo")):
+        digest.update(f"{path.relative_to(folder)}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@functools.cache
+def package(folder: Path = SOURCES) -> Path:
+    """The precompiled package of `folder`; compiled on first use, then found by content."""
+    from mojo.run import subprocess_run_mojo
+
+    folder = folder.resolve()
+    if not (folder / "__init__.mojo").is_file():
+        raise PackageError(f"{folder} is not a Mojo package: it has no __init__.mojo")
+    # The compiler bakes the file's stem in as the module's name, so the stem must be final.
+    target = flags.cache_dir() / "kernels" / f"tmb_{_digest(folder)}.mojoc"
+    if target.is_file():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as staging:
+        built = Path(staging) / target.name
+        try:
+            subprocess_run_mojo(
+                ["precompile", str(folder), "-o", str(built)], capture_output=True, check=True
+            )
+        except subprocess.CalledProcessError as error:
+            raise PackageError(
+                f"Mojo could not compile {folder}:\n{error.stderr.decode(errors='replace')}"
+            ) from error
+        os.replace(built, target)  # atomic: another process sees all of it or nothing
+    return target
+
+
+def elementwise(name: str, *operands: TensorValue, dtype: DType | None = None) -> TensorValue:
+    """A pointwise kernel over broadcast operands; the graph compiler fuses it with neighbours."""
+    tensors = shapes.broadcast_tensors(*operands)
+    first = tensors[0]
+    out_type = TensorType(dtype or first.dtype, first.shape, first.device)
+    return ops.custom(name, first.device, list(tensors), [out_type])[0].tensor
+
+
+def call(
+    name: str,
+    inputs: Sequence[TensorValue],
+    outputs: Sequence[tuple[torch.dtype, Sequence[shapes.Size]]],
+    parameters: Mapping[str, bool | int | float | str | DType] | None = None,
+) -> list[TensorValue]:
+    """A kernel with an `execute` method; `outputs` are the (dtype, shape) that it fills."""
+    device = inputs[0].device
+    types = [TensorType(max_dtype(dtype), list(shape), device) for dtype, shape in outputs]
+    results = ops.custom(name, device, list(inputs), types, parameters=parameters)
+    return [result.tensor for result in results]
+
+
+def available(name: str) -> bool:
+    """Whether the graph being built knows a kernel of this name."""
+    return name in Graph.current._kernel_library

@@ -1,0 +1,176 @@
+"""A graph of ATen calls, free of its front end: what importers make and the builder lowers.
+
+A `Program` can be built into any number of MAX Modules, and names its own content (`key`), so that
+equal graphs are compiled once, ever.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+from torch._ops import OpOverload
+
+SymSize = int | sympy.Expr
+"""A size before lowering: an int, or an expression over the graph's symbols."""
+
+
+@dataclass(frozen=True)
+class Ref:
+    """The value of an input or of a call; `index` picks one of several outputs."""
+
+    name: str
+    index: int | None = None
+
+
+@dataclass(frozen=True)
+class Sym:
+    """A symbolic int argument."""
+
+    expr: sympy.Expr
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Shape, dtype and device of a tensor, as PyTorch's fake tensors tell them."""
+
+    shape: tuple[SymSize, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    def __str__(self) -> str:
+        dtype = str(self.dtype).removeprefix("torch.")
+        return f"{dtype}[{', '.join(map(str, self.shape))}] {self.device}"
+
+
+@dataclass(frozen=True)
+class TensorInput:
+    """A tensor argument of the compiled function."""
+
+    name: str
+    spec: TensorSpec
+    order: tuple[int, ...] | None = None
+    """Dims from the outermost in memory to the innermost; None if that is their own order."""
+    static: bool = False
+    """A parameter or buffer: the same memory at every call until somebody replaces it."""
+
+
+@dataclass(frozen=True)
+class SymbolInput:
+    """An int argument of the compiled function that stands for a symbolic size."""
+
+    name: str
+    expr: SymSize
+
+
+@dataclass(frozen=True)
+class OpaqueInput:
+    """An argument that no call reads (None, an unused number, a generator)."""
+
+    name: str
+
+
+Input = TensorInput | SymbolInput | OpaqueInput
+
+
+@dataclass(frozen=True)
+class Call:
+    """One ATen call."""
+
+    name: str
+    op: OpOverload
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outputs: tuple[TensorSpec | None, ...]
+    single: bool
+    """The op returns one tensor, not a tuple or list."""
+    used_outputs: frozenset[int]
+    source: str | None = None
+    """The user's line: `file:line  code`."""
+
+
+@dataclass(frozen=True)
+class TensorOutput:
+    """A tensor result; `order` as in `TensorInput`."""
+
+    ref: Ref
+    order: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class SymbolOutput:
+    """An int result, computed from the arguments' sizes."""
+
+    expr: SymSize
+
+
+@dataclass(frozen=True)
+class ValueOutput:
+    """A result known at compile time: None, or a number."""
+
+    value: Any
+
+
+Output = TensorOutput | SymbolOutput | ValueOutput
+
+
+@dataclass
+class Program:
+    """A graph: inputs, calls in order, outputs."""
+
+    inputs: list[Input]
+    calls: list[Call]
+    outputs: list[Output]
+    captured: list[torch.Tensor] = field(default_factory=list)
+    """Tensors that the graph holds itself; appended to the arguments at every call."""
+
+    def key(self, context: str) -> str:
+        """A hash of everything that decides the compiled code; `context` adds versions."""
+        digest = hashlib.sha256(context.encode())
+        for line in self._lines():
+            digest.update(line.encode())
+            digest.update(b"\n")
+        return digest.hexdigest()[:32]
+
+    def _lines(self) -> Iterator[str]:
+        # Names are numbered in order, so that they do not depend on the tracer's own counters.
+        names: dict[str, str] = {}
+
+        def name(value: str) -> str:
+            return names.setdefault(value, f"%{len(names)}")
+
+        for item in self.inputs:
+            if isinstance(item, TensorInput):
+                yield f"{name(item.name)} = tensor {item.spec} {item.order} {item.static}"
+            elif isinstance(item, SymbolInput):
+                yield f"{name(item.name)} = symbol {item.expr}"
+            else:
+                yield f"{name(item.name)} = opaque"
+        for call in self.calls:
+            arguments = map_refs(call.args, lambda ref: f"{name(ref.name)}.{ref.index}")
+            keywords = map_refs(call.kwargs, lambda ref: f"{name(ref.name)}.{ref.index}")
+            outputs = ", ".join(map(str, call.outputs))
+            used = sorted(call.used_outputs)
+            yield f"{name(call.name)} = {call.op} {arguments!r} {keywords!r} -> {outputs} {used}"
+        for output in self.outputs:
+            if isinstance(output, TensorOutput):
+                yield f"return {name(output.ref.name)}.{output.ref.index} {output.order}"
+            elif isinstance(output, ValueOutput):
+                yield "return value"  # the runtime's business, not the compiled code's
+            else:
+                yield f"return {output.expr}"
+
+
+def map_refs(value: Any, function: Callable[[Ref], Any]) -> Any:
+    """`value` with every `Ref` inside lists, tuples and dicts replaced."""
+    if isinstance(value, Ref):
+        return function(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(map_refs(item, function) for item in value)
+    if isinstance(value, dict):
+        return {key: map_refs(item, function) for key, item in value.items()}
+    return value

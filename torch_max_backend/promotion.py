@@ -1,0 +1,139 @@
+"""PyTorch's dtype rules, once for all lowerings.
+
+`elementwise` is the decorator that most pointwise lowerings need: it turns the named arguments
+into tensors of their common dtype, so that the function itself only says which MAX op it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from max.dtype import DType
+from max.graph import DeviceRef, Dim, ops
+
+from torch_max_backend import constants
+from torch_max_backend.devices import max_dtype, torch_dtype
+from torch_max_backend.types import MaxTensor, Scalar
+
+Operand = MaxTensor | Scalar | Dim
+F = TypeVar("F", bound=Callable[..., MaxTensor])
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+def dtype_of(operand: Operand) -> torch.dtype:
+    """The dtype PyTorch gives to an operand; Python numbers get the default of their kind."""
+    if isinstance(operand, MaxTensor):
+        return torch_dtype(operand.dtype)
+    if isinstance(operand, bool):
+        return torch.bool
+    if isinstance(operand, (int, Dim)):
+        return torch.int64
+    return torch.get_default_dtype()
+
+
+def _combine(higher: torch.dtype | None, lower: torch.dtype | None) -> torch.dtype | None:
+    # Tensors with dims outrank 0-d tensors, which outrank Python numbers: a lower one only
+    # matters when it is of a higher kind (bool < int < float).
+    if higher is None or lower is None:
+        return higher or lower
+    if higher.is_floating_point:
+        return higher
+    if higher is torch.bool or lower.is_floating_point:
+        return torch.promote_types(higher, lower)
+    return higher
+
+
+def result_dtype(*operands: Operand) -> torch.dtype:
+    """The dtype that PyTorch computes a pointwise op of these operands in."""
+    ranks: list[torch.dtype | None] = [None, None, None]
+    for operand in operands:
+        rank = 2 if not isinstance(operand, MaxTensor) else 1 if not operand.shape else 0
+        previous, this = ranks[rank], dtype_of(operand)
+        ranks[rank] = this if previous is None else torch.promote_types(previous, this)
+    result = _combine(ranks[0], _combine(ranks[1], ranks[2]))
+    assert result is not None, "no operands"
+    return result
+
+
+def floating(dtype: torch.dtype) -> torch.dtype:
+    """`dtype`, or the default float dtype for ints and bool."""
+    return dtype if dtype.is_floating_point else torch.get_default_dtype()
+
+
+def cast(tensor: MaxTensor, dtype: torch.dtype) -> MaxTensor:
+    """`tensor.to(dtype)`; nothing is emitted when it has that dtype."""
+    target = max_dtype(dtype)
+    if tensor.dtype == target:
+        return tensor
+    if target == DType.bool:
+        # MAX casts NaN to False; PyTorch says that whatever is not zero is True.
+        return ops.not_equal(tensor, constants.scalar(0, torch_dtype(tensor.dtype), tensor.device))
+    return ops.cast(tensor, target)
+
+
+def as_tensor(operand: Operand, dtype: torch.dtype, device: DeviceRef) -> MaxTensor:
+    """`operand` as a tensor of `dtype`; numbers become 0-d constants."""
+    if isinstance(operand, MaxTensor):
+        return cast(operand, dtype)
+    return constants.scalar(operand, dtype, device)
+
+
+def device_of(*operands: Operand) -> DeviceRef:
+    """The device of the first operand with dims, else of the first tensor."""
+    tensors = [operand for operand in operands if isinstance(operand, MaxTensor)]
+    assert tensors, "a pointwise op needs a tensor"
+    return next((tensor for tensor in tensors if tensor.shape), tensors[0]).device
+
+
+def promote(*operands: Operand, to: torch.dtype | None = None) -> list[MaxTensor]:
+    """All operands as tensors of their common dtype, or of `to`."""
+    dtype = to or result_dtype(*operands)
+    device = device_of(*operands)
+    return [as_tensor(operand, dtype, device) for operand in operands]
+
+
+def elementwise(*names: str, int_to_float: bool = False) -> Callable[[F], F]:
+    """Decorate a pointwise lowering: promote its arguments `names` (default: `self`) together.
+
+    With `int_to_float`, ints and bools are computed in the default float dtype, as PyTorch does
+    for sqrt, exp, true division and the like. A named argument that is None stays None.
+    """
+    names = names or ("self",)
+
+    def decorate(lowering: F) -> F:
+        signature = inspect.signature(lowering)
+
+        # Not the annotations: they hold after promotion, numbers become tensors here.
+        @functools.wraps(lowering, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+        def promoted(*args: object, **kwargs: object) -> MaxTensor:
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            given = [name for name in names if bound.arguments[name] is not None]
+            operands = [bound.arguments[name] for name in given]
+            dtype = result_dtype(*operands)
+            if int_to_float:
+                dtype = floating(dtype)
+            bound.arguments.update(zip(given, promote(*operands, to=dtype), strict=True))
+            return lowering(*bound.args, **bound.kwargs)
+
+        return promoted  # type: ignore[return-value]
+
+    return decorate
+
+
+def opmath(tensor: MaxTensor) -> MaxTensor:
+    """16-bit floats as float32: where MAX computes in 16 bits, PyTorch computes in 32."""
+    return cast(tensor, torch.float32) if dtype_of(tensor) in HALF else tensor
+
+
+def sum_dtype(tensor: MaxTensor, dtype: torch.dtype | None) -> torch.dtype:
+    """The dtype that sum, prod and cumsum return: ints and bool widen to int64."""
+    if dtype is not None:
+        return dtype
+    own = dtype_of(tensor)
+    return own if own.is_floating_point else torch.int64

@@ -1,0 +1,160 @@
+"""The op table: which function lowers which ATen op, and what PyTorch must decompose first."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+
+from torch_max_backend.errors import MappingError
+
+Op = OpOverload | OpOverloadPacket
+Lowering = Callable[..., Any]
+F = TypeVar("F", bound=Lowering)
+
+_PACKAGE = str(Path(__file__).parent)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the op table."""
+
+    lowering: Lowering
+    needs_call: bool
+    """The lowering takes `call: CallInfo` by keyword."""
+    builtin: bool
+    """Registered by this package, so that its version identifies what it does."""
+
+
+def _users_line() -> str:
+    for frame in reversed(traceback.extract_stack()):
+        if not frame.filename.startswith(_PACKAGE) and "collections" not in frame.filename:
+            return f"{frame.filename}:{frame.lineno}  {frame.line}"
+    return "an unknown place"
+
+
+def _check(op: object, lowering: object) -> None:
+    if not isinstance(op, (OpOverload, OpOverloadPacket)):
+        raise MappingError(
+            f"MAPPING_TORCH_ATEN_TO_MAX[{op!r}]: the key must be an ATen op such as "
+            f"torch.ops.aten.tanh or torch.ops.aten.tanh.default\n  from {_users_line()}"
+        )
+    if not callable(lowering):
+        raise MappingError(
+            f"MAPPING_TORCH_ATEN_TO_MAX[{op}] = {lowering!r}: a lowering must be a function "
+            f"of the op's arguments, see docs/adding_an_op.md\n"
+            f"  schema: {_schemas(op)}\n  from {_users_line()}"
+        )
+
+
+def _schemas(op: Op) -> str:
+    if isinstance(op, OpOverload):
+        return str(op._schema)
+    return " | ".join(str(getattr(op, name)._schema) for name in op.overloads())
+
+
+class OpMapping(MutableMapping[Any, Lowering]):
+    """`MAPPING_TORCH_ATEN_TO_MAX`: ops to lowerings. Assigning adds or overrides an op.
+
+    Keys are an `OpOverload` (`aten.add.Tensor`) or an `OpOverloadPacket` (`aten.add`, all its
+    overloads); the exact overload wins.
+
+    >>> from torch_max_backend import MAPPING_TORCH_ATEN_TO_MAX
+    >>> torch.ops.aten.add in MAPPING_TORCH_ATEN_TO_MAX
+    True
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[Op, Entry] = {}
+
+    def register(
+        self, op: Op, lowering: Lowering, *, needs_call: bool, builtin: bool, override: bool
+    ) -> None:
+        """Add a row; a second one for the same key must say `override=True`."""
+        _check(op, lowering)
+        if op in self._entries and not override:
+            raise ValueError(f"{op} already has a lowering; pass override=True to replace it")
+        self._entries[op] = Entry(lowering, needs_call, builtin)
+
+    def lookup(self, op: OpOverload) -> Entry | None:
+        """The row that lowers `op`: its own, else its packet's."""
+        return self._entries.get(op) or self._entries.get(op.overloadpacket)
+
+    def __getitem__(self, op: Op) -> Lowering:
+        return self._entries[op].lowering
+
+    def __setitem__(self, op: Op, lowering: Lowering) -> None:
+        # A user's function may ask for the call's context as ours do, by naming the parameter.
+        needs_call = callable(lowering) and "call" in _keyword_only(lowering)
+        self.register(op, lowering, needs_call=needs_call, builtin=False, override=True)
+
+    def __delitem__(self, op: Op) -> None:
+        del self._entries[op]
+
+    def __iter__(self) -> Iterator[Op]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"<MAPPING_TORCH_ATEN_TO_MAX: {len(self)} lowerings>"
+
+
+def _keyword_only(lowering: Lowering) -> set[str]:
+    try:
+        parameters = inspect.signature(lowering).parameters.values()
+    except (TypeError, ValueError):  # a builtin without a signature
+        return set()
+    return {p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+MAPPING_TORCH_ATEN_TO_MAX = OpMapping()
+
+
+def map_to(op: Op, *, needs_call: bool = False, override: bool = False) -> Callable[[F], F]:
+    """Register the decorated function as the lowering of `op`.
+
+    The function takes the op's arguments under their schema names: tensors as `MaxTensor`,
+    symbolic ints as `Dim`, everything else as in PyTorch. With `needs_call=True` it also gets
+    `call: CallInfo`.
+    """
+
+    def register(lowering: F) -> F:
+        builtin = getattr(lowering, "__module__", "").startswith("torch_max_backend.")
+        MAPPING_TORCH_ATEN_TO_MAX.register(
+            op, lowering, needs_call=needs_call, builtin=builtin, override=override
+        )
+        return lowering
+
+    return register
+
+
+def is_mapped(op: OpOverload) -> bool:
+    """Whether a lowering exists for this overload."""
+    return MAPPING_TORCH_ATEN_TO_MAX.lookup(op) is not None
+
+
+def decomposition_table() -> dict[OpOverload, Callable[..., Any]]:
+    """PyTorch's decompositions for every op that has no lowering, computed from the table as it is.
+
+    Core ATen decompositions come first; PyTorch's other ones follow for ops outside core ATen, so
+    that an op reaches us whole only where we lower it, or where nobody knows better.
+    """
+    from torch._decomp import core_aten_decompositions
+    from torch._decomp import decomposition_table as every_decomposition
+
+    core = core_aten_decompositions()
+    table: dict[OpOverload, Callable[..., Any]] = {}
+    for source in (core, every_decomposition):
+        for op, decomposition in source.items():
+            if not isinstance(op, OpOverload) or op in table or is_mapped(op):
+                continue
+            table[op] = decomposition
+    return table

@@ -1,0 +1,271 @@
+"""The call: torch tensors to MAX buffers, run, and back. Nothing here that compiling could do.
+
+AOTAutograd calls a compiled graph with one list of arguments (the "boxed" convention). Tensors pass
+without copies in both directions; a parameter's buffer is kept and only its address is compared.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sympy
+import torch
+from max.driver import Buffer
+from max.engine import Model
+from torch._C import _from_dlpack, _to_dlpack  # type: ignore[attr-defined]
+from torch.utils._sympy.printers import PythonPrinter
+
+from torch_max_backend.graph_builder import graph_inputs, inverse
+from torch_max_backend.program import (
+    Program,
+    SymbolInput,
+    SymbolOutput,
+    SymSize,
+    TensorInput,
+    TensorOutput,
+)
+
+BoxedCall = Callable[[list[Any]], list[Any]]
+
+_data_ptr = torch.Tensor.data_ptr
+
+
+class _Capsule:
+    """Hands a tensor to MAX by DLPack, without the checks of `Tensor.__dlpack__`.
+
+    Those refuse tensors that require grad, and cost more than the rest of a small call.
+    """
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return _to_dlpack(self.tensor)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.tensor.__dlpack_device__()
+
+
+class _CpuCapsule(_Capsule):
+    __slots__ = ()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # kDLCPU
+
+
+def to_buffer(tensor: torch.Tensor) -> Buffer:
+    """A MAX buffer over the memory of a contiguous tensor."""
+    capsule = _CpuCapsule if tensor.device.type == "cpu" else _Capsule
+    return Buffer._from_dlpack(capsule(tensor))
+
+
+def to_tensor(buffer: Buffer) -> torch.Tensor:
+    """A tensor over a MAX buffer's memory, which it owns from now on."""
+    return _from_dlpack(buffer.__dlpack__())
+
+
+def boxed_call(program: Program, model: Model) -> BoxedCall:
+    """The function that runs `program`, compiled as `model`, on a list of torch arguments."""
+    taken = graph_inputs(program)
+    positions = {item.name: i for i, item in enumerate(program.inputs)}
+    slots = [(slot, positions[item.name], item) for slot, item in enumerate(taken)]
+    static = [
+        (slot, position, item.order)
+        for slot, position, item in slots
+        if isinstance(item, TensorInput) and item.static
+    ]
+    plain = [
+        (slot, position)
+        for slot, position, item in slots
+        if isinstance(item, TensorInput) and not item.static and item.order is None
+    ]
+    permuted = [
+        (slot, position, item.order)
+        for slot, position, item in slots
+        if isinstance(item, TensorInput) and not item.static and item.order is not None
+    ]
+    symbols = [(slot, position) for slot, position, item in slots if isinstance(item, SymbolInput)]
+    captured = list(program.captured)
+    parameters = _Parameters(static)
+    finish = _finisher(program)
+    copies = _AliasProbe()
+    execute = model._execute_device_tensors
+    template: list[Any] = [None] * len(slots)
+    read_sizes = _size_reader(program)
+
+    def call(args: list[Any]) -> list[Any]:
+        if captured:
+            args.extend(captured)
+        buffers = template.copy()
+        if static:
+            parameters.fill(args, buffers)
+        for slot, position in plain:
+            tensor = args[position]
+            if not tensor.is_contiguous():
+                tensor = tensor.contiguous()
+            buffers[slot] = to_buffer(tensor)
+        for slot, position, order in permuted:
+            tensor = args[position].permute(order)
+            if not tensor.is_contiguous():
+                tensor = tensor.contiguous()
+            buffers[slot] = to_buffer(tensor)
+        for slot, position in symbols:
+            buffers[slot] = to_buffer(torch.empty((args[position], 0), dtype=torch.uint8))
+        numbers = read_sizes(args) if read_sizes is not None else None
+        args.clear()  # the caller gave them up: free what nobody else holds
+        tensors = [to_tensor(buffer) for buffer in execute(buffers)]
+        if copies.pending:
+            copies.probe(tensors, buffers)
+        for index in copies.indices:
+            tensors[index] = tensors[index].clone()
+        return finish(tensors, numbers) if finish is not None else tensors
+
+    return call
+
+
+class _Parameters:
+    """Buffers of parameters, kept while the parameter's memory stays where it is.
+
+    A kept buffer owns a reference to the memory, so an equal address is the same memory and an
+    in-place update is seen. A parameter that is not dense is copied, so its version counts too.
+    """
+
+    def __init__(self, static: Sequence[tuple[int, int, tuple[int, ...] | None]]) -> None:
+        self.slots = [slot for slot, _, _ in static]
+        self.orders = [order for _, _, order in static]
+        positions = [position for _, position, _ in static]
+        many = len(positions) > 1
+        self.pick: Callable[[list[Any]], Sequence[torch.Tensor]] = (
+            operator.itemgetter(*positions) if many else lambda args: [args[p] for p in positions]
+        )
+        # One object holds both lists, so that a reader in another thread sees a matching pair.
+        self.known: tuple[list[int], list[Buffer | None]] = (
+            [-1] * len(positions),
+            [None] * len(positions),
+        )
+        self.copied: dict[int, int] = {}
+        """Index of each parameter that had to be copied, and its version then."""
+
+    def fill(self, args: list[Any], buffers: list[Any]) -> None:
+        tensors = self.pick(args)
+        addresses = list(map(_data_ptr, tensors))
+        known, kept = self.known
+        if addresses != known or (self.copied and self._copies_are_stale(tensors)):
+            kept = self._refresh(tensors, addresses)
+        for slot, buffer in zip(self.slots, kept, strict=True):
+            buffers[slot] = buffer
+
+    def _copies_are_stale(self, tensors: Sequence[torch.Tensor]) -> bool:
+        return any(tensors[index]._version != seen for index, seen in self.copied.items())
+
+    def _refresh(
+        self, tensors: Sequence[torch.Tensor], addresses: list[int]
+    ) -> list[Buffer | None]:
+        known, kept = self.known
+        kept = list(kept)
+        for index, tensor in enumerate(tensors):
+            if addresses[index] == known[index] and index not in self.copied:
+                continue
+            order = self.orders[index]
+            dense = tensor if order is None else tensor.permute(order)
+            if dense.is_contiguous():
+                self.copied.pop(index, None)
+            else:
+                self.copied[index] = tensor._version
+                dense = dense.contiguous()
+            kept[index] = to_buffer(dense)
+        self.known = (addresses, kept)
+        return kept
+
+
+class _AliasProbe:
+    """Finds, on the first run, which outputs share memory that PyTorch expects to be their own.
+
+    MAX folds `x + 0` or a reshape to the input itself, and two results to one buffer. Which ones is
+    decided when compiling and cannot be asked for, so the first run tells.
+    """
+
+    def __init__(self) -> None:
+        self.pending = True
+        self.indices: tuple[int, ...] = ()
+
+    def probe(self, tensors: Sequence[torch.Tensor], buffers: Sequence[Buffer]) -> None:
+        taken = [_extent(to_tensor(buffer)) for buffer in buffers]
+        shared = []
+        for index, tensor in enumerate(tensors):
+            start, end = _extent(tensor)
+            if any(start < other_end and other < end for other, other_end in taken):
+                shared.append(index)
+            else:
+                taken.append((start, end))
+        self.indices = tuple(shared)
+        # An empty tensor has no memory to share: it tells nothing about the next call.
+        self.pending = any(start == end for start, end in taken)
+
+
+def _extent(tensor: torch.Tensor) -> tuple[int, int]:
+    start = tensor.data_ptr()
+    return start, start + tensor.numel() * tensor.element_size()
+
+
+def _finisher(program: Program) -> Callable[[list[Any], Any], list[Any]] | None:
+    """What turns MAX's outputs into the program's; None if they are the same."""
+    if all(isinstance(o, TensorOutput) and o.order is None for o in program.outputs):
+        return None
+    steps: list[tuple[str, Any]] = []
+    tensor_index = number_index = 0
+    for output in program.outputs:
+        if isinstance(output, TensorOutput):
+            restore = None if output.order is None else inverse(output.order)
+            steps.append(("tensor", (tensor_index, restore)))
+            tensor_index += 1
+        elif isinstance(output, SymbolOutput):
+            steps.append(("number", number_index))
+            number_index += 1
+        else:
+            steps.append(("value", output.value))
+
+    def finish(tensors: list[Any], numbers: Any) -> list[Any]:
+        results = []
+        for kind, what in steps:
+            if kind == "tensor":
+                index, restore = what
+                tensor = tensors[index]
+                results.append(tensor if restore is None else tensor.permute(restore))
+            else:
+                results.append(numbers[what] if kind == "number" else what)
+        return results
+
+    return finish
+
+
+def _size_reader(program: Program) -> Callable[[list[Any]], tuple[int, ...]] | None:
+    """A function from the arguments to the program's int results; None if it has none."""
+    wanted = [output.expr for output in program.outputs if isinstance(output, SymbolOutput)]
+    if not wanted:
+        return None
+    places: dict[str, str] = {}
+    for position, item in enumerate(program.inputs):
+        if isinstance(item, SymbolInput) and isinstance(item.expr, sympy.Symbol):
+            places[item.expr.name] = f"args[{position}]"
+        elif isinstance(item, TensorInput):
+            for i, size in enumerate(item.spec.shape):
+                if isinstance(size, sympy.Symbol):
+                    places.setdefault(size.name, f"args[{position}].shape[{i}]")
+    names = sorted({str(s) for expr in wanted for s in _symbols(expr)})
+    printer = PythonPrinter()
+    results = "".join(f"{printer.doprint(sympy.sympify(expr))}, " for expr in wanted)
+    bindings = ", ".join(f"{name}={places[name]}" for name in names)
+    # Built once from sympy's own printer; evaluating the expression tree at each call is slow.
+    source = f"lambda args: (lambda {', '.join(names)}: ({results}))({bindings})"
+    return eval(source, {"math": __import__("math")})
+
+
+def _symbols(expr: SymSize) -> set[sympy.Symbol]:
+    return expr.free_symbols if isinstance(expr, sympy.Expr) else set()
+
+
