@@ -1,0 +1,81 @@
+"""Pictures of an IR: Mermaid, Graphviz DOT, a self-contained HTML page, Model Explorer's JSON.
+
+scene.py           an IR as vertices, edges and nested boxes; every format starts from it
+outline.py         the scene cut off at a depth of modules, for mermaid.py and dot.py
+categories.py      what kind of work an op does, for colours and counts
+statistics.py      ops, weights and bytes, counted
+mermaid.py, dot.py, html.py (with viewer.html, viewer.css, viewer.js), model_explorer.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from torch_ir.ir import IR
+from torch_ir.visualize.dot import to_dot
+from torch_ir.visualize.html import to_html
+from torch_ir.visualize.mermaid import to_mermaid
+from torch_ir.visualize.model_explorer import to_model_explorer
+from torch_ir.visualize.statistics import Statistics, collect_statistics
+
+__all__ = [
+    "FORMATS",
+    "Statistics",
+    "collect_statistics",
+    "to_dot",
+    "to_html",
+    "to_mermaid",
+    "to_model_explorer",
+    "visualize",
+]
+
+
+def _to_markdown(ir: IR) -> str:
+    return f"```mermaid\n{to_mermaid(ir)}```\n"
+
+
+def _to_json(ir: IR) -> str:
+    return json.dumps(to_model_explorer(ir), ensure_ascii=True, allow_nan=False, indent=1) + "\n"
+
+
+FORMATS: dict[str, tuple[str, Callable[[IR], str]]] = {
+    ".mmd": ("Mermaid", to_mermaid),
+    ".md": ("Mermaid in Markdown", _to_markdown),
+    ".dot": ("Graphviz", to_dot),
+    ".html": ("a page with a viewer", to_html),
+    ".json": ("Model Explorer", _to_json),
+}
+"""Suffix of a file -> what it holds, and the function that makes it."""
+
+
+def visualize(ir: IR, path: str | Path) -> Path:
+    """Draw `ir` into the file `path`, in the format of its suffix, and return the path.
+
+    The file is written whole or not at all. An unknown suffix raises ValueError.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in FORMATS:
+        known = ", ".join(f"{suffix} ({what})" for suffix, (what, _) in FORMATS.items())
+        raise ValueError(f"cannot draw into {path.name!r}: its suffix must be one of {known}")
+    text = FORMATS[path.suffix.lower()][1](ir)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return path
+
+
+def _umask() -> int:
+    """The process's mask for new files; mkstemp does not use it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,155 @@
+"""One HTML page that holds the graph and its viewer: opens offline, asks the network for nothing.
+
+Names in an IR come from files of strangers. They enter the page as JSON data that cannot close its
+script element, the viewer writes them as text only, and a content security policy lets no script
+run but the viewer itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from importlib import resources
+from typing import Any
+
+from torch_ir.ir import IR
+from torch_ir.visualize.categories import CATEGORIES
+from torch_ir.visualize.scene import Scene, build_scene, plain
+from torch_ir.visualize.statistics import Share, collect_statistics, weight_size
+
+__all__ = ["to_html", "viewer_data"]
+
+
+def to_html(ir: IR, *, title: str | None = None) -> str:
+    """A self-contained page: modules open and close, search, details, statistics.
+
+    `title` is the page's title; by default the model's name.
+    """
+    data = viewer_data(ir)
+    script = _asset("viewer.js")
+    style = _asset("viewer.css")
+    policy = (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; "
+        f"script-src '{_digest(script)}'; style-src '{_digest(style)}'"
+    )
+    parts = {
+        "CSP": html.escape(policy, quote=True),
+        "TITLE": html.escape(plain(title or data["model"])),
+        "CSS": style,
+        "JS": script,
+        "DATA": embed_json(data),
+    }
+    # Split once, so that a part which happens to contain a mark is not searched again.
+    pieces = _asset("viewer.html").split("@")
+    page = [parts.get(piece, piece) for piece in pieces]
+    return "".join(page)
+
+
+def embed_json(data: Any) -> str:
+    """`data` as JSON that is inert inside a script element, whatever strings it holds.
+
+    >>> embed_json({"name": "</script><!--"})
+    '{"name":"\\\\u003c/script\\\\u003e\\\\u003c!--"}'
+    """
+    text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _asset(name: str) -> str:
+    return resources.files("torch_ir.visualize").joinpath(name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+class _Strings:
+    """A table of strings, each stored once: layers repeat their ops, arguments and source lines."""
+
+    def __init__(self) -> None:
+        self.table: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        return self.table.setdefault(text, len(self.table))
+
+
+def viewer_data(ir: IR) -> dict[str, Any]:
+    """What the viewer draws. Texts are indices into `strings`; fields are explained in viewer.js."""
+    scene = build_scene(ir)
+    strings = _Strings()
+    return {
+        "model": scene.model_name,
+        "categories": list(CATEGORIES),
+        "vertices": [_vertex(vertex, strings) for vertex in scene.vertices],
+        "edges": _edges(scene, strings),
+        "boxes": [
+            {
+                "title": strings(box.title),
+                "path": strings(box.path),
+                "parent": -1 if box.parent is None else box.parent,
+                "kind": box.kind,
+                "type": strings(box.module_type),
+            }
+            for box in scene.boxes
+        ],
+        "statistics": _statistics(ir),
+        "strings": list(strings.table),
+    }
+
+
+def _vertex(vertex: Any, strings: _Strings) -> dict[str, Any]:
+    record: dict[str, Any] = {
+        "kind": vertex.kind,
+        "name": strings(vertex.name),
+        "label": strings(vertex.label),
+        "box": -1 if vertex.box is None else vertex.box,
+        "out": [strings(plain(meta.describe())) for meta in vertex.outputs],
+    }
+    if vertex.kind == "op":
+        record["op"] = strings(vertex.op)
+        record["category"] = CATEGORIES.index(vertex.category)
+        record["args"] = [[strings(key), strings(value)] for key, value in vertex.arguments]
+        if vertex.module_path:
+            record["path"] = strings(vertex.module_path)
+        if vertex.source:
+            record["source"] = strings(vertex.source)
+    if vertex.weights:
+        record["weights"] = [
+            [strings(use.argument), strings(use.key), strings(use.meta.describe()), *weight_size(use.meta)]
+            for use in vertex.weights
+        ]
+    return record
+
+
+def _edges(scene: Scene, strings: _Strings) -> list[list[int]]:
+    return [
+        [
+            edge.source,
+            edge.target,
+            edge.output,
+            strings(plain(edge.tensor.describe())),
+            strings(edge.argument),
+            int(edge.calls),
+        ]
+        for edge in scene.edges
+    ]
+
+
+def _statistics(ir: IR) -> dict[str, Any]:
+    statistics = collect_statistics(ir)
+
+    def row(name: str, share: Share) -> list[str | int]:
+        return [plain(name), share.tensors, share.elements, share.bytes]
+
+    return {
+        "nodes": statistics.nodes,
+        "inputs": statistics.inputs,
+        "outputs": statistics.outputs,
+        "ops": [[plain(op), count] for op, count in statistics.ops.items()],
+        "weights": row("", statistics.weights),
+        "constants": row("", statistics.constants),
+        "modules": [row(path, share) for path, share in statistics.modules.items()],
+        "dtypes": [row(dtype, share) for dtype, share in statistics.dtypes.items()],
+    }

@@ -1,0 +1,384 @@
+"""The scene: an IR as vertices, edges and nested boxes, ready for any of the drawing formats.
+
+1. Each op, graph input, constant and graph output becomes a vertex; weights do not, they are listed
+   on the ops that read them.
+2. Vertices stand in program order, and a box is one *stay* in a module: when the program leaves a
+   module and comes back (one `nn.ReLU` used twice), the second stay is a box of its own. So every
+   box is an interval of the program, and the graph between boxes never has a cycle.
+3. A node that calls subgraphs is wrapped in a box that also holds them. A subgraph is drawn once,
+   at its first caller.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+
+from torch_ir.ir import IR, GraphRef, OpNode, TensorMeta, TensorRef, TreeSpec, Value, references
+from torch_ir.visualize.categories import category_of
+
+__all__ = ["Box", "Edge", "Scene", "Vertex", "WeightUse", "build_scene", "plain", "render_value"]
+
+Kind = Literal["input", "weight", "constant", "op", "output", "mutation"]
+BoxKind = Literal["module", "call", "subgraph"]
+Step = tuple[BoxKind, str]
+"""One step of a path of boxes: what it is, and its name."""
+Values = dict[str, tuple[int, int, TensorMeta]]
+"""Name of a value -> the vertex that makes it, which of its outputs, what is known of it."""
+
+MAX_VALUE_TEXT = 600
+"""Longest text of one argument; longer ones are cut, and say so."""
+
+
+@dataclass(slots=True)
+class WeightUse:
+    """A weight read by an op: as which argument, and under which state_dict key."""
+
+    argument: str
+    key: str
+    meta: TensorMeta
+
+
+@dataclass(slots=True)
+class Vertex:
+    """Something drawn as one symbol."""
+
+    id: int
+    kind: Kind
+    name: str
+    label: str
+    op: str = ""
+    category: str = ""
+    box: int | None = None
+    """Id of the innermost box around it; None at the top."""
+    module_path: str = ""
+    source: str = ""
+    arguments: list[tuple[str, str]] = field(default_factory=list)
+    weights: list[WeightUse] = field(default_factory=list)
+    outputs: list[TensorMeta] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Edge:
+    """A value on its way from the vertex that makes it to one that reads it."""
+
+    source: int
+    target: int
+    tensor: TensorMeta
+    output: int = 0
+    """Which of the source's outputs."""
+    argument: str = ""
+    calls: bool = False
+    """True between a node and the inputs of a subgraph that it calls."""
+
+
+@dataclass(slots=True)
+class Box:
+    """One stay in a module, or the surroundings of a control-flow node."""
+
+    id: int
+    name: str
+    path: str
+    parent: int | None
+    depth: int
+    """1 at the top."""
+    kind: BoxKind = "module"
+    stay: int = 1
+    """1 for the first stay in this module, 2 when the program comes back to it, ..."""
+    module_type: str = ""
+
+    @property
+    def title(self) -> str:
+        """Its name, with the number of the stay from the second on: `relu #2`."""
+        return self.name if self.stay == 1 else f"{self.name} #{self.stay}"
+
+    @property
+    def class_name(self) -> str:
+        """`Linear` for `torch.nn.modules.linear.Linear`; "" if unknown."""
+        return self.module_type.rpartition(".")[2]
+
+
+@dataclass(slots=True)
+class Scene:
+    """Everything a drawing format needs. Ids are positions in the lists."""
+
+    model_name: str
+    vertices: list[Vertex] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+    boxes: list[Box] = field(default_factory=list)
+
+    def ancestors(self, box: int | None) -> list[int]:
+        """Ids of `box` and the boxes around it, outermost first."""
+        chain = []
+        while box is not None:
+            chain.append(box)
+            box = self.boxes[box].parent
+        return chain[::-1]
+
+    @property
+    def depth(self) -> int:
+        """Depth of the deepest box; 0 without boxes."""
+        return max((box.depth for box in self.boxes), default=0)
+
+
+def plain(text: str) -> str:
+    """`text` without what no file format of ours can carry: control characters, lone surrogates.
+
+    >>> plain("a\\x00b\\nc")
+    'a\\ufffdb c'
+    """
+    if text.isprintable():
+        return text
+    cleaned = []
+    for char in text:
+        if char in "\t\n\r\u2028\u2029":
+            cleaned.append(" ")
+        elif unicodedata.category(char) in {"Cc", "Cs", "Cn", "Cf"}:
+            cleaned.append("\ufffd")
+        else:
+            cleaned.append(char)
+    return "".join(cleaned)
+
+
+def render_value(value: Value, weight_keys: Mapping[str, str]) -> str:
+    """One argument as a person would write it; references are `%name`.
+
+    >>> render_value([TensorRef("x"), torch.float16, None], {})
+    '[%x, float16, None]'
+    """
+    text = "".join(_pieces(value, weight_keys))
+    if len(text) > MAX_VALUE_TEXT:
+        return f"{text[:MAX_VALUE_TEXT]}… ({len(text) - MAX_VALUE_TEXT} more characters)"
+    return text
+
+
+def _pieces(value: Value, weight_keys: Mapping[str, str]) -> Iterator[str]:
+    if isinstance(value, TensorRef):
+        yield weight_keys.get(value.name, f"%{value.name}")
+    elif isinstance(value, GraphRef):
+        yield f"graph {value.name}"
+    elif isinstance(value, list | tuple):
+        yield "["
+        for position, item in enumerate(value):
+            if position:
+                yield ", "
+            yield from _pieces(item, weight_keys)
+        yield "]"
+    elif isinstance(value, torch.dtype | torch.layout | torch.memory_format):
+        yield str(value).removeprefix("torch.")
+    elif isinstance(value, torch.device):
+        yield str(value)
+    else:
+        yield repr(value)
+
+
+def build_scene(ir: IR, *, inline_subgraphs: bool = True) -> Scene:
+    """Lay out the facts of `ir` for drawing, subgraphs inside their callers or not at all.
+
+    Raises ValueError if a node reads a value that nothing before it produces.
+    """
+    return _Builder(ir, inline_subgraphs).build()
+
+
+def op_label(op_type: str) -> str:
+    """`aten.conv2d.default` -> `conv2d`; the overload is left to the details.
+
+    >>> op_label("aten.add.Tensor"), op_label("getitem"), op_label("higher_order.cond")
+    ('add', 'getitem', 'cond')
+    """
+    parts = op_type.split(".")
+    if len(parts) >= 3:
+        return parts[-2]
+    return parts[-1]
+
+
+def leaf_names(spec: TreeSpec | None, count: int, stem: str) -> list[str]:
+    """A readable name for each flat value of a tree: `logits`, `past_key_values.0.1`."""
+    names = [stem if count == 1 else f"{stem} {index}" for index in range(count)]
+    pending = [(spec, "")] if spec is not None else []
+    while pending:
+        current, path = pending.pop()
+        if current.kind == "leaf":
+            if path and current.index is not None and 0 <= current.index < count:
+                names[current.index] = path
+            continue
+        named = (
+            current.keys if current.keys and len(current.keys) == len(current.children) else None
+        )
+        for position, child in enumerate(current.children):
+            part = str(named[position] if named else position)
+            pending.append((child, f"{path}.{part}" if path else part))
+    return names
+
+
+class _Builder:
+    """Walks the program once, keeping the stack of boxes it is in."""
+
+    def __init__(self, ir: IR, inline_subgraphs: bool) -> None:
+        self.ir = ir
+        self.inline_subgraphs = inline_subgraphs
+        self.scene = Scene(plain(ir.model_name) or "model")
+        self.weights = {meta.name: meta for meta in ir.weights}
+        self.weight_keys = {
+            meta.name: plain(ir.weight_name_mapping.get(meta.name, meta.name))
+            for meta in ir.weights
+        }
+        self.stack: list[int] = []
+        self.stays: Counter[str] = Counter()
+        self.drawn_subgraphs: dict[str, str] = {}
+
+    def build(self) -> Scene:
+        values: Values = {}
+        for meta in self.ir.graph_inputs:
+            self._add_value("input", meta, values)
+        self._walk(self.ir.nodes, values, base=[])
+        self._enter([], 0)
+        names = leaf_names(self.ir.out_spec, len(self.ir.graph_outputs), "output")
+        for name, meta in zip(names, self.ir.graph_outputs, strict=True):
+            self._add_end("output", name, meta.name, values)
+        for mutation in self.ir.mutations:
+            self._add_end("mutation", mutation.target, mutation.value, values)
+        return self.scene
+
+    # Boxes.
+
+    def _enter(self, wanted: list[Step], keep: int) -> int | None:
+        """Leave and enter boxes until inside `wanted` ((kind, name), outermost first).
+
+        The first `keep` boxes of the stack are never left: they surround a subgraph.
+        """
+        boxes = self.scene.boxes
+        common = keep
+        while (
+            common < min(len(wanted), len(self.stack))
+            and (boxes[self.stack[common]].kind, boxes[self.stack[common]].name) == wanted[common]
+        ):
+            common += 1
+        del self.stack[common:]
+        for kind, name in wanted[common:]:
+            parent = self.stack[-1] if self.stack else None
+            path = f"{boxes[parent].path}.{name}" if parent is not None else name
+            self.stays[path] += 1
+            box = Box(len(boxes), name, path, parent, len(self.stack) + 1, kind, self.stays[path])
+            boxes.append(box)
+            self.stack.append(box.id)
+        return self.stack[-1] if self.stack else None
+
+    def _walk(
+        self,
+        nodes: list[OpNode],
+        values: Values,
+        base: list[Step],
+    ) -> None:
+        for node in nodes:
+            wanted: list[Step] = list(base)
+            if node.module_path:
+                wanted += [("module", plain(part)) for part in node.module_path.split(".")]
+            box = self._enter(wanted, len(base))
+            if box is not None and node.module_path and node.module_type:
+                self.scene.boxes[box].module_type = plain(node.module_type)
+            fresh = []
+            if self.inline_subgraphs:
+                fresh = [key for key in node.subgraphs if key not in self.drawn_subgraphs]
+            if fresh:
+                wanted.append(("call", plain(node.name)))
+                self._enter(wanted, len(base))
+            vertex = self._add_op(node, values)
+            for key in fresh:
+                self._add_subgraph(key, node, vertex, wanted)
+
+    def _add_subgraph(self, key: str, node: OpNode, caller: Vertex, around: list[Step]) -> None:
+        subgraph = self.ir.subgraphs.get(key)
+        if subgraph is None:
+            raise ValueError(
+                f"node {node.name!r} calls subgraph {key!r}, which the IR does not have"
+            )
+        if key in self.drawn_subgraphs:  # a sibling drew it while it was being walked
+            return
+        self.drawn_subgraphs[key] = caller.name
+        base: list[Step] = [*around, ("subgraph", plain(key))]
+        self._enter(base, len(around))
+        inner: Values = {}
+        for meta in subgraph.inputs:
+            vertex = self._add_value("input", meta, inner)
+            self.scene.edges.append(
+                Edge(caller.id, vertex.id, meta, argument="operand", calls=True)
+            )
+        self._walk(subgraph.nodes, inner, base)
+        self._enter(base, len(base))
+        results = [ref for value in subgraph.outputs for ref in references(value)]
+        for position, ref in enumerate(results):
+            name = "result" if len(results) == 1 else f"result {position}"
+            self._add_end("output", name, ref.name, inner)
+        self._enter(around, len(around))
+
+    # Vertices.
+
+    def _new(self, kind: Kind, name: str, label: str) -> Vertex:
+        vertex = Vertex(len(self.scene.vertices), kind, plain(name), plain(label))
+        vertex.box = self.stack[-1] if self.stack else None
+        vertex.category = kind
+        self.scene.vertices.append(vertex)
+        return vertex
+
+    def _add_value(self, kind: Kind, meta: TensorMeta, values: Values) -> Vertex:
+        vertex = self._new(kind, meta.name, self.weight_keys.get(meta.name, meta.name))
+        vertex.outputs = [meta]
+        values[meta.name] = (vertex.id, 0, meta)
+        return vertex
+
+    def _resolve(self, name: str, reader: str, values: Values) -> tuple[int, int, TensorMeta]:
+        """Where a value comes from; a constant is drawn where it is first read."""
+        if name not in values:
+            if name in self.ir.constants:
+                tensor = self.ir.constants[name]
+                dtype = str(tensor.dtype).removeprefix("torch.")
+                self._add_value("constant", TensorMeta(name, tuple(tensor.shape), dtype), values)
+            elif name in self.weights:
+                self._add_value("weight", self.weights[name], values)
+            else:
+                raise ValueError(f"{reader} reads {name!r}, which nothing before it produces")
+        return values[name]
+
+    def _add_op(self, node: OpNode, values: Values) -> Vertex:
+        sources = []
+        weights = []
+        for argument, value in node.arguments.items():
+            for ref in references(value):
+                if ref.name in self.weights and ref.name not in values:
+                    meta = self.weights[ref.name]
+                    weights.append(WeightUse(plain(argument), self.weight_keys[ref.name], meta))
+                else:
+                    reader = f"node {node.name!r}"
+                    sources.append((argument, self._resolve(ref.name, reader, values)))
+        vertex = self._new("op", node.name, op_label(node.op_type))
+        vertex.op = plain(node.op_type)
+        vertex.category = category_of(node.op_type)
+        vertex.module_path = plain(node.module_path)
+        vertex.source = plain(node.source)
+        vertex.arguments = [
+            (plain(argument), plain(render_value(value, self.weight_keys)))
+            for argument, value in node.arguments.items()
+        ]
+        for key in node.subgraphs:
+            if key in self.drawn_subgraphs:
+                vertex.arguments.append(
+                    (f"graph {plain(key)}", f"drawn at {self.drawn_subgraphs[key]}")
+                )
+        vertex.weights = weights
+        vertex.outputs = node.outputs
+        for argument, (source, output, meta) in sources:
+            self.scene.edges.append(Edge(source, vertex.id, meta, output, plain(argument)))
+        for output, meta in enumerate(node.outputs):
+            values[meta.name] = (vertex.id, output, meta)
+        return vertex
+
+    def _add_end(self, kind: Kind, name: str, value: str, values: Values) -> None:
+        source, output, meta = self._resolve(value, f"{kind} {name!r}", values)
+        vertex = self._new(kind, name, name)
+        self.scene.edges.append(Edge(source, vertex.id, meta, output))
