@@ -10,17 +10,26 @@ from __future__ import annotations
 import functools
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from max import driver
+from max import driver, engine
 from max.engine import CompilationStopped, InferenceSession, Model
 from max.graph import Module
 
-from torch_max_backend import fingerprint, flags, graph_builder, mojo_kernels, progress, stats
+from torch_max_backend import (
+    artifacts,
+    fingerprint,
+    flags,
+    graph_builder,
+    mojo_kernels,
+    progress,
+    stats,
+)
 from torch_max_backend.errors import EngineError
 from torch_max_backend.profiling import report, timed
 from torch_max_backend.program import Program
@@ -38,6 +47,8 @@ class CompiledGraph:
         self.eager = eager
         self.kernels = tuple(kernels)
         self.key = program.key(fingerprint.context(program, kernels))
+        self.portable = graph_builder.uses_only_builtin_lowerings(program)
+        """Another process may find it: its key holds nothing of this process alone."""
         self.error: EngineError | None = None
         self.model: Model | None = None
         self.run: BoxedCall = eager
@@ -65,6 +76,7 @@ class Engine:
         self._deferred = 0
         # A model lives as long as a function that uses it; an equal graph shares it until then.
         self._models: WeakValueDictionary[str, CompiledGraph] = WeakValueDictionary()
+        self._loaded: dict[Path, list[Model]] = {}  # artifacts read from the store
 
     @functools.cached_property
     def session(self) -> InferenceSession:
@@ -77,15 +89,57 @@ class Engine:
         """Queue a graph; errors of its own (unsupported ops, wrong lowerings) are raised here."""
         stats.count("graphs")
         stats.count("nodes_on_max", len(graph.program.calls))
-        known = self._models.get(graph.key)
-        if known is not None and known.model is not None:
+        model = self._find(graph)
+        if model is not None:
             stats.count("cache_hits")
-            graph.ready(known.model)
+            graph.ready(model)
             self._models[graph.key] = graph
             return
         self._build([graph])
         with self._lock:
             self._pending.append(graph)
+
+    def _find(self, graph: CompiledGraph) -> Model | None:
+        """The graph's model, compiled earlier in this process or in another one."""
+        twin = self._models.get(graph.key)
+        if twin is not None and twin.model is not None:
+            return twin.model
+        if not graph.portable:
+            return None
+        store = artifacts.default_store()
+        found = store.find(graph.key) if store.limit else None
+        if found is None:
+            return None
+        path, index = found
+        with self._compiling:
+            if path not in self._loaded:
+                try:
+                    start = time.perf_counter()
+                    self._loaded[path] = self._models_of(engine.read(path))
+                    report("load", time.perf_counter() - start, path.name)
+                except Exception as error:
+                    # Intact, yet MAX refuses it (another build of the engine): compile anew.
+                    warnings.warn(
+                        f"stored artifact {path.name} is not usable: {error}", stacklevel=2
+                    )
+                    store.forget(path)
+                    return None
+            return self._loaded[path][index]
+
+    def _models_of(self, compiled: engine.CompiledModel) -> list[Model]:
+        # In the Module's order, not by name: MAX's own cache finds a Module by its content and
+        # returns it under the names that it was first compiled with.
+        return list(self.session.init_all(compiled).values())
+
+    def _store(self, graphs: Sequence[CompiledGraph], compiled: engine.CompiledModel) -> None:
+        keys = [graph.key if graph.portable else None for graph in graphs]
+        store = artifacts.default_store()
+        if not any(keys) or not store.limit:
+            return
+        try:
+            store.add(keys, compiled.export_mef)
+        except OSError as error:
+            warnings.warn(f"compiled graphs could not be kept for next time: {error}", stacklevel=2)
 
     @property
     def deferring(self) -> bool:
@@ -150,7 +204,8 @@ class Engine:
             module = self._build(graphs)
             stats.count("modules")
             compiled = self.session.compile(module, custom_extensions=_kernels(graphs))
-            models = self.session.init_all(compiled)
+            self._store(graphs, compiled)
+            models = self._models_of(compiled)
         except Exception as error:
             if len(graphs) == 1:
                 graphs[0].error = _engine_error(graphs[0], error)
@@ -167,8 +222,8 @@ class Engine:
             self._compile(graphs[:half], verified=True)
             self._compile(graphs[half:], verified=True)
             return
-        for graph in graphs:
-            graph.ready(models[_name(graph)])
+        for graph, model in zip(graphs, models, strict=True):
+            graph.ready(model)
 
     def _verify(self, graphs: list[CompiledGraph]) -> list[CompiledGraph]:
         """Those of `graphs` that pass MAX's verifier; the others are marked failed."""
@@ -199,17 +254,13 @@ class Engine:
             start = time.perf_counter()
             module = Module()
             built = [
-                graph_builder.build(graph.program, module, _name(graph), graph.kernels)
-                for graph in graphs
+                graph_builder.build(graph.program, module, f"graph{index}", graph.kernels)
+                for index, graph in enumerate(graphs)
             ]
             # Constants live as long as their Graph, and MAX reads them while compiling.
             module.graphs = built  # type: ignore[attr-defined]
             report("lower", time.perf_counter() - start, f"{len(graphs)} graphs")
             return module
-
-
-def _name(graph: CompiledGraph) -> str:
-    return f"graph_{graph.key}"
 
 
 def _kernels(graphs: Sequence[CompiledGraph]) -> list[Path]:

@@ -64,6 +64,16 @@ def cache_dir() -> Path:
     return Path(base).expanduser() / "torch_max_backend"
 
 
+def cache_mb() -> int:
+    """TORCH_MAX_BACKEND_CACHE_MB: how many MiB of artifacts are kept; 0 turns the store off."""
+    value = _text("CACHE_MB")
+    if value is None:
+        return 4096
+    if not value.isdigit():
+        raise OptionError(f"TORCH_MAX_BACKEND_CACHE_MB={value!r}: give a whole number of MiB")
+    return int(value)
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
     """What `torch.compile(..., options={...})` may hold."""

@@ -48,9 +48,7 @@ def import_fx(gm: fx.GraphModule, static_inputs: Collection[int] = ()) -> Progra
             tensor = _attribute(gm, node.target)
             captured.append(tensor)
             spec = TensorSpec(tuple(tensor.shape), tensor.dtype, tensor.device)
-            captured_inputs.append(
-                TensorInput(node.name, spec, memory_order(tensor), static=True)
-            )
+            captured_inputs.append(TensorInput(node.name, spec, memory_order(tensor), static=True))
         elif node.op == "output":
             outputs = [_output(value) for value in node.args[0]]
         elif _is_call(node):
@@ -178,7 +176,7 @@ def _call(node: fx.Node) -> Call:
             f"{node.target} is not an ATen op, and MAX cannot run it\n"
             f"  from {source_line(node) or 'an unknown line'}"
         )
-    value = node.meta.get("val")
+    value: Any = node.meta.get("val")
     single = not isinstance(value, (list, tuple))
     values = [value] if single else list(value)
     outputs = tuple(_spec(v) if isinstance(v, torch.Tensor) else None for v in values)
@@ -198,9 +196,10 @@ def _used(node: fx.Node, count: int, single: bool) -> frozenset[int]:
     everything = frozenset(range(count))
     if single:
         return everything
-    used = set()
+    used: set[int] = set()
     for user in node.users:
-        if user.target is not operator.getitem:
+        index = user.args[1] if user.target is operator.getitem else None
+        if not isinstance(index, int):
             return everything
-        used.add(user.args[1])
+        used.add(index)
     return frozenset(used)

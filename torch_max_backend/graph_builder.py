@@ -62,8 +62,7 @@ def check_supported(program: Program) -> None:
     lines.append(f"  {count}")
     packet = str(first.op.overloadpacket).replace("::", ".")
     lines.append(
-        "  to add it: docs/adding_an_op.md, or "
-        f"MAPPING_TORCH_ATEN_TO_MAX[torch.ops.{packet}] = fn"
+        f"  to add it: docs/adding_an_op.md, or MAPPING_TORCH_ATEN_TO_MAX[torch.ops.{packet}] = fn"
     )
     raise UnsupportedOpError("\n".join(lines))
 
@@ -253,9 +252,7 @@ def _judge_tensor(value: Any, meta: OutputMeta, prefix: str) -> TensorValue:
         for a, e in zip(actual, expected, strict=False)
     )
     if mismatch:
-        raise MaxCompilerError(
-            f"{prefix}it returned shape {actual}, PyTorch returns {expected}"
-        )
+        raise MaxCompilerError(f"{prefix}it returned shape {actual}, PyTorch returns {expected}")
     # Only symbolic sizes differ, and PyTorch has proved them equal: MAX checks when it runs.
     return ops.rebind(value, expected)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import sympy
 import torch
 from torch._ops import OpOverload
 
-SymSize = int | sympy.Expr
+SymSize: TypeAlias = int | sympy.Expr
 """A size before lowering: an int, or an expression over the graph's symbols."""
 
 

@@ -156,5 +156,7 @@ def decomposition_table() -> dict[OpOverload, Callable[..., Any]]:
         for op, decomposition in source.items():
             if not isinstance(op, OpOverload) or op in table or is_mapped(op):
                 continue
+            if source is every_decomposition and torch.Tag.core in op.tags:
+                continue  # its decompositions lead below ATen, to prims that nothing lowers
             table[op] = decomposition
     return table

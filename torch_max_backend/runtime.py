@@ -14,7 +14,7 @@ import sympy
 import torch
 from max.driver import Buffer
 from max.engine import Model
-from torch._C import _from_dlpack, _to_dlpack  # type: ignore[attr-defined]
+from torch._C import _from_dlpack, _to_dlpack
 from torch.utils._sympy.printers import PythonPrinter
 
 from torch_max_backend.graph_builder import graph_inputs, inverse
@@ -267,5 +267,3 @@ def _size_reader(program: Program) -> Callable[[list[Any]], tuple[int, ...]] | N
 
 def _symbols(expr: SymSize) -> set[sympy.Symbol]:
     return expr.free_symbols if isinstance(expr, sympy.Expr) else set()
-
-
