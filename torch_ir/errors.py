@@ -32,5 +32,5 @@ class SerializationError(TorchIRError):
     """A file could not be written, or what was read is not a valid IR."""
 
 
-class WeightLoadError(TorchIRError):
+class WeightLoadError(ExecutionError):
     """Weights are missing, surplus, unreadable, or of another shape or dtype than the IR's."""

@@ -34,7 +34,7 @@ __all__ = [
 SCHEMA_VERSION = 1
 """Version of the file format that this package writes. Older versions stay readable."""
 
-SCALAR_DTYPES = frozenset({"int", "float", "bool"})
+SCALAR_DTYPES = frozenset({"SymInt", "SymFloat", "SymBool"})
 """`TensorMeta.dtype` of a value that is a Python number at run time, not a tensor."""
 
 
@@ -52,7 +52,7 @@ class GraphRef:
     name: str
 
 
-# A recursive alias would need Python 3.12's `type`; what may occur is listed in the module docstring.
+# What may occur is listed in the module docstring; a recursive alias needs Python 3.12's `type`.
 Value = Any
 
 
@@ -68,7 +68,7 @@ class TensorMeta:
     shape: tuple[int | str, ...]
     """A `str` is a symbolic size such as `"s0"` or `"2*s0 + 1"`."""
     dtype: str
-    """`"float32"`, ...; `"int"`, `"float"` or `"bool"` for a Python number (shape `()`)."""
+    """`"float32"`, ...; `"SymInt"`, `"SymFloat"`, `"SymBool"` for a Python number (shape `()`)."""
     producer_node: str | None = None
     """Name of the node that makes it; None for inputs, weights and constants."""
     producer_output_idx: int = 0
@@ -86,7 +86,7 @@ class TensorMeta:
         return any(isinstance(size, str) for size in self.shape)
 
     def describe(self) -> str:
-        """`float32[2, s0]`, or `int s0 + 1` for a Python number."""
+        """`float32[2, s0]`, or `SymInt s0 + 1` for a Python number."""
         if self.is_scalar:
             return f"{self.dtype} {self.expr}" if self.expr else self.dtype
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -105,11 +105,12 @@ def references(value: Value) -> Iterator[TensorRef]:
 class OpNode:
     """One call.
 
-    >>> x = TensorMeta("x", (4,), "float32")
-    >>> node = OpNode("relu", "aten.relu.default", [x], [TensorMeta("relu", (4,), "float32", "relu")],
-    ...               arguments={"self": TensorRef("x")})
+    >>> x, y = TensorMeta("x", (4,), "float32"), TensorMeta("y", (4,), "float32", "y")
+    >>> node = OpNode("y", "aten.add.Scalar", [x], [y], {"other": 2})
+    >>> node.arguments
+    {'self': TensorRef(name='x'), 'other': 2}
     >>> dict(node.attrs)
-    {}
+    {'other': 2}
     """
 
     name: str
@@ -254,7 +255,7 @@ class IR:
     weight_aliases: dict[str, list[str]] = field(default_factory=dict)
     """state_dict key -> other keys of the same (tied) tensor."""
     non_persistent: list[str] = field(default_factory=list)
-    """Values of `weight_name_mapping` that no checkpoint holds (non-persistent buffers and the like)."""
+    """Values of `weight_name_mapping` that no checkpoint holds: non-persistent buffers."""
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -1,0 +1,351 @@
+"""`ExportedProgram` -> `IR`.
+
+1. Placeholders become weights, constants and inputs, by the program's signature.
+2. Each call becomes an `OpNode`, in the program's order.
+3. A region that only switches gradients off is put in line: an IR is run without gradients.
+4. Graphs called by cond, while_loop and scan become subgraphs.
+5. Symbols, input and output trees, and mutations are copied from the program.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, OutputKind
+
+from torch_ir.analyzer import NodeInfo, analyze_node, convert_value, meta_of
+from torch_ir.errors import ConversionError
+from torch_ir.functional import functionalize
+from torch_ir.ir import (
+    IR,
+    GraphRef,
+    Mutation,
+    OpNode,
+    Subgraph,
+    Symbol,
+    TensorMeta,
+    TensorRef,
+    TreeSpec,
+    Value,
+)
+from torch_ir.ops import registry
+from torch_ir.structure import from_pytree
+
+__all__ = ["convert_exported_program"]
+
+_UNBOUNDED = 2**62
+"""PyTorch writes "no upper bound" as one of several huge numbers; all are above this."""
+
+
+def convert_exported_program(program: ExportedProgram, model_name: str = "") -> IR:
+    """The IR of an exported program, its weights left out.
+
+    Weights come from the signature; only constants (and non-persistent buffers that have values)
+    keep their values. Raises `ConversionError` naming the node.
+
+    >>> program = torch.export.export(torch.nn.ReLU(), (torch.ones(2),))
+    >>> [node.op_type for node in convert_exported_program(program).nodes]
+    ['aten.relu.default']
+    """
+    return _ProgramConverter(functionalize(program, rewrite=False), model_name).convert()
+
+
+class _GraphConverter:
+    """Converts one FX graph: the program's, or that of a subgraph."""
+
+    def __init__(self, module: fx.GraphModule, path: str, subgraphs: dict[str, Subgraph]) -> None:
+        self.module = module
+        self.path = path
+        self.subgraphs = subgraphs
+        self.nodes: list[OpNode] = []
+        self.known: dict[str, list[TensorMeta]] = {}
+        self.values: dict[fx.Node, Value] = {}
+        self._inlined: dict[fx.Node, list[Value]] = {}
+
+    def add_value(self, node: fx.Node, meta: TensorMeta) -> None:
+        self.known[meta.name] = [meta]
+        self.values[node] = TensorRef(meta.name)
+
+    def convert_body(self, graph: fx.Graph, prefix: str = "") -> Any:
+        """Convert all calls of a graph whose placeholders are known; returns its output args."""
+        for node in graph.nodes:
+            if node.op == "call_function":
+                self._call(node, prefix)
+            elif node.op == "get_attr":
+                self._get_attr(node, graph.owning_module or self.module)
+            elif node.op == "output":
+                return node.args[0]
+            elif node.op != "placeholder":
+                raise ConversionError(
+                    f"{node.name}: a node of kind {node.op!r} in an exported graph"
+                )
+        raise ConversionError("the exported graph has no output node")
+
+    def _call(self, node: fx.Node, prefix: str) -> None:
+        if self._is_inlined_result(node) or self._inline(node):
+            return
+        name = self._free_name(prefix + node.name)
+        try:
+            info = analyze_node(node, name, self.known, self.values)
+            self._allow(node)
+            convert = registry.op_converter_for(info.op_type)
+            made = convert(info) if convert is not None else _op_node(info)
+        except ConversionError as error:
+            raise ConversionError(f"node {name} ({node.target}): {error}") from error
+        if not isinstance(made, OpNode):
+            raise ConversionError(f"node {name}: the registered conversion returned {made!r:.100}")
+        self.nodes.append(made)
+        self.known[name] = made.outputs
+        self.values[node] = TensorRef(name)
+
+    def _allow(self, node: fx.Node) -> None:
+        if isinstance(node.target, torch._ops.OpOverload):
+            registry.allow_namespace(node.target.namespace)
+
+    def _free_name(self, name: str) -> str:
+        candidate, count = name, 1
+        while candidate in self.known:
+            candidate, count = f"{name}_{count}", count + 1
+        return candidate
+
+    def _get_attr(self, node: fx.Node, owner: torch.nn.Module) -> None:
+        found: Any = owner
+        for part in str(node.target).split("."):
+            found = getattr(found, part)
+        if not isinstance(found, fx.GraphModule):
+            raise ConversionError(f"{node.name}: the graph reads the attribute {node.target}")
+        if all(_inlines(user) for user in node.users):
+            return
+        key = f"{self.path}.{node.target}" if self.path else str(node.target)
+        if key not in self.subgraphs:
+            self.subgraphs[key] = Subgraph([], [], [])  # keeps the order of first use
+            self.subgraphs[key] = _convert_subgraph(found, key, self.subgraphs)
+        self.values[node] = GraphRef(key)
+
+    def _inline(self, node: fx.Node) -> bool:
+        """Put the body of a grad-mode (or switched-off autocast) region in line."""
+        if not _inlines(node):
+            return False
+        graph_node, operands = _inline_parts(node)
+        body = getattr(graph_node.graph.owning_module, str(graph_node.target))
+        placeholders = [inner for inner in body.graph.nodes if inner.op == "placeholder"]
+        for placeholder, operand in zip(placeholders, operands, strict=True):
+            self.values[placeholder] = convert_value(operand, self.values)
+        results = self.convert_body(body.graph, prefix=f"{node.name}_")
+        if not isinstance(results, tuple | list):
+            results = [results]
+        self._inlined[node] = [convert_value(result, self.values) for result in results]
+        if len(self._inlined[node]) == 1 and not isinstance(node.meta.get("val"), tuple | list):
+            self.values[node] = self._inlined[node][0]
+        return True
+
+    def _is_inlined_result(self, node: fx.Node) -> bool:
+        if not node.args or not isinstance(node.args[0], fx.Node):
+            return False
+        results = self._inlined.get(node.args[0])
+        if results is None or node.target is not operator.getitem:
+            return False
+        self.values[node] = results[node.args[1]]  # type: ignore[index]
+        return True
+
+
+def _inlines(node: fx.Node) -> bool:
+    if not isinstance(node.target, torch._ops.HigherOrderOperator):
+        return False
+    name = node.target.name()
+    return name == "wrap_with_set_grad_enabled" or (
+        name == "wrap_with_autocast" and node.args[2] is False
+    )
+
+
+def _inline_parts(node: fx.Node) -> tuple[fx.Node, tuple[Any, ...]]:
+    position = 1 if node.target.name() == "wrap_with_set_grad_enabled" else 4  # type: ignore[union-attr]
+    graph_node = node.args[position]
+    assert isinstance(graph_node, fx.Node)
+    return graph_node, node.args[position + 1 :]
+
+
+def _op_node(info: NodeInfo) -> OpNode:
+    return OpNode(
+        info.name,
+        info.op_type,
+        info.inputs,
+        info.outputs,
+        arguments=info.arguments,
+        module_path=info.module_path,
+        module_type=info.module_type,
+        source=info.source,
+    )
+
+
+def _convert_subgraph(
+    module: fx.GraphModule, path: str, subgraphs: dict[str, Subgraph]
+) -> Subgraph:
+    converter = _GraphConverter(module, path, subgraphs)
+    inputs: list[TensorMeta] = []
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            meta = meta_of(node.name, node.meta.get("val"))
+            inputs.append(meta)
+            converter.add_value(node, meta)
+    results = converter.convert_body(module.graph)
+    if not isinstance(results, tuple | list):
+        results = [results]
+    outputs = [convert_value(result, converter.values) for result in results]
+    return Subgraph(inputs, converter.nodes, outputs)
+
+
+class _ProgramConverter:
+    def __init__(self, program: ExportedProgram, model_name: str) -> None:
+        self.program = program
+        self.ir = IR([], [], [], model_name=model_name)
+        self.graph = _GraphConverter(program.graph_module, "", self.ir.subgraphs)
+        self._input_leaves: list[TreeSpec] = []
+
+    def convert(self) -> IR:
+        self._placeholders()
+        outputs = self.graph.convert_body(self.program.graph)
+        self.ir.nodes = self.graph.nodes
+        output_leaves = self._outputs(outputs)
+        call_spec = self.program.call_spec
+        if call_spec.in_spec is not None:
+            self.ir.in_spec = from_pytree(call_spec.in_spec, iter(self._input_leaves).__next__)
+        if call_spec.out_spec is not None:
+            self.ir.out_spec = from_pytree(call_spec.out_spec, output_leaves.__next__)
+        self._symbols()
+        return self.ir
+
+    def _placeholders(self) -> None:
+        nodes = [node for node in self.program.graph.nodes if node.op == "placeholder"]
+        tied = _tied_keys(self.program)
+        used = {
+            spec.target
+            for node, spec in zip(nodes, self.program.graph_signature.input_specs, strict=True)
+            if node.users
+        }
+        for node, spec in zip(nodes, self.program.graph_signature.input_specs, strict=True):
+            if spec.kind is InputKind.USER_INPUT:
+                self._user_input(node, spec)
+            elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+                others = tied.get(spec.target or "", [])
+                # Of tied weights, only those that the graph reads are weights of their own.
+                group = [spec.target, *others]
+                if others and not node.users and (used & set(group) or min(group) != spec.target):
+                    continue
+                self._state(node, spec, others)
+            elif spec.kind is InputKind.CONSTANT_TENSOR:
+                self._constant(node, spec)
+            else:
+                raise ConversionError(
+                    f"input {node.name} is a {spec.kind.name}; script objects and effect tokens "
+                    "cannot be stored"
+                )
+
+    def _user_input(self, node: fx.Node, spec: InputSpec) -> None:
+        if isinstance(spec.arg, ConstantArgument):
+            self.graph.values[node] = spec.arg.value
+            self._input_leaves.append(TreeSpec("constant", value=_constant_leaf(spec.arg.value)))
+            return
+        meta = meta_of(node.name, node.meta["val"])
+        self._input_leaves.append(TreeSpec("leaf", index=len(self.ir.graph_inputs)))
+        self.ir.graph_inputs.append(meta)
+        self.graph.add_value(node, meta)
+
+    def _state(self, node: fx.Node, spec: InputSpec, others: list[str]) -> None:
+        key = str(spec.target)
+        persistent = spec.kind is InputKind.PARAMETER or spec.persistent is not False
+        if not persistent and _has_value(self.program.constants.get(key)):
+            self._store_constant(node, self.program.constants[key])
+            return
+        self._weight(node, key, persistent)
+        if others:
+            self.ir.weight_aliases[key] = others
+
+    def _constant(self, node: fx.Node, spec: InputSpec) -> None:
+        value = self.program.constants.get(str(spec.target))
+        if _has_value(value):
+            self._store_constant(node, value)
+        else:
+            self._weight(node, str(spec.target), persistent=False)
+
+    def _store_constant(self, node: fx.Node, value: Any) -> None:
+        stored = value.detach()
+        self.ir.constants[node.name] = stored.cpu().contiguous()
+        self.graph.add_value(node, meta_of(node.name, stored))
+
+    def _weight(self, node: fx.Node, key: str, persistent: bool) -> None:
+        meta = meta_of(node.name, node.meta["val"])
+        self.ir.weights.append(meta)
+        self.ir.weight_name_mapping[node.name] = key
+        if not persistent:
+            self.ir.non_persistent.append(key)
+        self.graph.add_value(node, meta)
+
+    def _outputs(self, returned: Any) -> Iterator[TreeSpec]:
+        leaves: list[TreeSpec] = []
+        for value, spec in zip(returned, self.program.graph_signature.output_specs, strict=True):
+            converted = convert_value(value, self.graph.values)
+            if spec.kind is OutputKind.USER_OUTPUT:
+                leaves.append(self._user_output(converted))
+            elif spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
+                kind = "buffer" if spec.kind is OutputKind.BUFFER_MUTATION else "input"
+                target = str(spec.target)
+                self.ir.mutations.append(Mutation(kind, target, converted.name))  # type: ignore[arg-type]
+            else:
+                raise ConversionError(f"output {value}: {spec.kind.name} cannot be stored")
+        return iter(leaves)
+
+    def _user_output(self, value: Value) -> TreeSpec:
+        if isinstance(value, TensorRef):
+            self.ir.graph_outputs.append(self.graph.known[value.name][0])
+            return TreeSpec("leaf", index=len(self.ir.graph_outputs) - 1)
+        return TreeSpec("constant", value=_constant_leaf(value))
+
+    def _symbols(self) -> None:
+        for symbol, bounds in self.program.range_constraints.items():
+            if not getattr(symbol, "is_integer", True) or str(symbol).startswith("zuf"):
+                continue
+            lower = int(bounds.lower) if _finite(bounds.lower) else -(2**63)
+            upper = int(bounds.upper) if _finite(bounds.upper) else None
+            self.ir.symbols[str(symbol)] = Symbol(str(symbol), lower, upper)
+
+
+def _finite(bound: Any) -> bool:
+    return getattr(bound, "is_finite", True) is not False and -_UNBOUNDED < bound < _UNBOUNDED
+
+
+def _has_value(tensor: Any) -> bool:
+    return (
+        isinstance(tensor, torch.Tensor)
+        and not tensor.is_meta
+        and not isinstance(tensor, FakeTensor)
+    )
+
+
+def _constant_leaf(value: Any) -> Value:
+    if value is None or isinstance(value, bool | int | float | complex | str):
+        return value
+    if isinstance(value, torch.dtype | torch.device | torch.layout | torch.memory_format):
+        return value
+    raise ConversionError(
+        f"an input or output is the constant {value!r:.100}, which cannot be stored"
+    )
+
+
+def _tied_keys(program: ExportedProgram) -> dict[str, list[str]]:
+    """state_dict key -> the other keys of the same tensor."""
+    groups: dict[int, list[str]] = {}
+    for key, tensor in program.state_dict.items():
+        groups.setdefault(id(tensor), []).append(key)
+    return {
+        key: [other for other in group if other != key]
+        for group in groups.values()
+        if len(group) > 1
+        for key in group
+    }

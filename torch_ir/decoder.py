@@ -1,0 +1,482 @@
+"""Parsed JSON -> `IR`, everything checked: structure, types, edges, order, dtypes, duplicates.
+
+Nothing is imported, executed or allocated because a file says so: ops stay names, shapes stay
+numbers, and a constant is as large as the bytes that are really there.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from torch_ir.errors import SerializationError
+from torch_ir.ir import (
+    IR,
+    SCHEMA_VERSION,
+    GraphRef,
+    Mutation,
+    OpNode,
+    Subgraph,
+    Symbol,
+    TensorMeta,
+    TensorRef,
+    TreeSpec,
+    Value,
+)
+from torch_ir.schema import DTYPES, FORMAT, Invalid, check_name, decode_value, parse_type
+from torch_ir.structure import MAX_DEPTH
+
+__all__ = ["decode_ir"]
+
+Known = dict[str, list[TensorMeta]]
+Reader = Callable[[str, TensorMeta], torch.Tensor]
+"""Reads the constant of that name from the file beside the JSON."""
+
+_REQUIRED = {"format", "schema_version", "inputs", "nodes", "outputs"}
+_OPTIONAL = {
+    "model_name", "symbols", "weights", "constants", "constants_file", "modules", "sources",
+    "subgraphs", "mutations", "in_spec", "out_spec",
+}  # fmt: skip
+
+
+@contextmanager
+def _at(place: str) -> Iterator[None]:
+    """Adds the place to what is wrong."""
+    try:
+        yield
+    except Invalid as error:
+        raise SerializationError(f"{place}: {error}") from None
+
+
+def decode_ir(document: Any, read_constant: Reader) -> IR:
+    """The IR that a parsed file describes. Raises `SerializationError` that says where."""
+    with _at("file"):
+        _object(document, _REQUIRED, _OPTIONAL)
+        if document["format"] != FORMAT:
+            raise Invalid(f"format is {document['format']!r:.40}, not {FORMAT!r}")
+        version = document["schema_version"]
+        if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
+            raise Invalid(
+                f"schema_version is {version!r:.40}; this torch_ir reads 1 to {SCHEMA_VERSION}"
+            )
+        name = _text(document.get("model_name", ""), "model_name")
+    return _Decoder(document, name, read_constant).decode()
+
+
+def _object(value: Any, required: set[str], optional: set[str] | frozenset[str]) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise Invalid(f"expected an object, got {value!r:.60}")
+    if missing := required - value.keys():
+        raise Invalid(f"missing {', '.join(sorted(missing))}")
+    if unknown := value.keys() - required - optional:
+        raise Invalid(f"unknown fields {', '.join(sorted(unknown))[:120]}")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise Invalid(f"expected a list, got {value!r:.60}")
+    return value
+
+
+def _row(value: Any, low: int, high: int) -> list[Any]:
+    if type(value) is not list or not low <= len(value) <= high:
+        raise Invalid(f"expected a list of {low} to {high} items, got {value!r:.60}")
+    return value
+
+
+def _text(value: Any, what: str) -> str:
+    if type(value) is not str or len(value) > 4096:
+        raise Invalid(f"{what} must be a text, not {value!r:.60}")
+    return value
+
+
+def _texts(value: Any, what: str) -> dict[str, str]:
+    if type(value) is not dict:
+        raise Invalid(f"{what} must be an object of texts")
+    for key, text in value.items():
+        if type(text) is not str:
+            raise Invalid(f"{what}[{key!r:.60}] must be a text")
+    return value
+
+
+def _meta(name: Any, kind: Any, producer: str | None = None, index: int = 0) -> TensorMeta:
+    shape, dtype, expr = parse_type(kind) if type(kind) is str else _no_type(kind)
+    return TensorMeta(name, shape, dtype, producer, index, expr)
+
+
+def _no_type(kind: Any) -> Any:
+    raise Invalid(f"{kind!r:.60} is no type")
+
+
+_NODE_REQUIRED = {"name", "op", "args"}
+_NODE_OPTIONAL = frozenset({"out", "module", "module_type", "source"})
+_NODE_FIELDS = _NODE_REQUIRED | _NODE_OPTIONAL
+
+
+class _GraphDecoder:
+    """Decodes the nodes of one graph; `known` holds every value that exists so far."""
+
+    def __init__(
+        self, subgraphs: set[str], modules: dict[str, str], sources: dict[str, str]
+    ) -> None:
+        self.known: Known = {}
+        self.subgraphs = subgraphs
+        self.modules = modules
+        self.sources = sources
+
+    def define(self, name: Any, metas: list[TensorMeta]) -> None:
+        if name in self.known:
+            raise Invalid(f"the name {name!r:.60} is used twice")
+        self.known[name] = metas
+
+    def nodes(self, items: Any, place: str) -> list[OpNode]:
+        with _at(place):
+            _list(items)
+        made = []
+        for i, item in enumerate(items):
+            try:
+                made.append(self._node(item))
+            except Invalid as error:
+                name = item.get("name", "?") if type(item) is dict else "?"
+                raise SerializationError(f"{place}[{i}] ({name!s:.60}): {error}") from None
+        return made
+
+    def _node(self, item: Any) -> OpNode:
+        if type(item) is not dict or not _NODE_REQUIRED <= item.keys() <= _NODE_FIELDS:
+            _object(item, _NODE_REQUIRED, _NODE_OPTIONAL)
+        name, op = check_name(item["name"]), check_name(item["op"])
+        args = item["args"]
+        if type(args) is not dict:
+            raise Invalid("args must be an object")
+        arguments: dict[str, Value] = {}
+        inputs: list[TensorMeta] = []
+        for key, encoded in args.items():
+            if type(encoded) is str and encoded[:1] == "%":  # by far the most frequent
+                metas = self.known.get(encoded[1:])
+                if metas is None:
+                    raise Invalid(f"args.{key}: nothing before it is called {encoded[1:61]!r}")
+                inputs += metas
+                arguments[key] = TensorRef(encoded[1:])
+                continue
+            try:
+                value = decode_value(encoded)
+                self._collect(value, inputs)
+            except Invalid as error:
+                raise Invalid(f"args.{key:.60}: {error}") from None
+            arguments[key] = value
+        if op == "getitem":
+            inputs = self._picked(arguments)
+        outputs = self._outputs(name, item.get("out"))
+        self.define(name, outputs)
+        module = item.get("module")
+        source = item.get("source", "")
+        if not (module is None or type(module) is str) or type(source) is not str:
+            raise Invalid("module and source must be texts")
+        kind = item.get("module_type")
+        if kind is None:
+            kind = "" if module is None else self.modules.get(module, "")
+        elif type(kind) is not str:
+            raise Invalid("module_type must be a text")
+        code = self.sources.get(source)
+        if code:
+            source = f"{source}: {code}"
+        return OpNode(
+            name,
+            op,
+            inputs,
+            outputs,
+            arguments=arguments,
+            module_path=module or "",
+            module_type=kind,
+            source=source,
+        )
+
+    def _collect(self, value: Value, inputs: list[TensorMeta]) -> None:
+        kind = type(value)
+        if kind is TensorRef:
+            metas = self.known.get(value.name)
+            if metas is None:
+                raise Invalid(f"nothing before it is called {value.name[:60]!r}")
+            inputs += metas
+        elif kind is list:
+            for item in value:
+                self._collect(item, inputs)
+        elif kind is GraphRef and value.name not in self.subgraphs:
+            raise Invalid(f"there is no subgraph {value.name[:60]!r}")
+
+    def _picked(self, arguments: dict[str, Value]) -> list[TensorMeta]:
+        source, index = arguments.get("input"), arguments.get("index")
+        if len(arguments) != 2 or type(source) is not TensorRef or type(index) is not int:
+            raise Invalid("getitem takes input (a reference) and index (a number)")
+        metas = self.known[source.name]
+        picked = [meta for meta in metas if meta.producer_output_idx == index]
+        if not picked and metas:
+            raise Invalid(f"{source.name[:60]!r} has no output {index}")
+        return picked
+
+    def _outputs(self, name: str, out: Any) -> list[TensorMeta]:
+        if type(out) is str:
+            return [_meta(name, out, name)]
+        if out is None:
+            return []
+        return [
+            _meta(f"{name}.{i}", kind, name, i)
+            for i, kind in enumerate(_list(out))
+            if kind is not None
+        ]
+
+    def reference(self, name: Any) -> str:
+        if type(name) is not str or name not in self.known:
+            raise Invalid(f"nothing is called {name!r:.60}")
+        return name
+
+    def one(self, name: Any) -> TensorMeta:
+        metas = self.known[self.reference(name)]
+        if len(metas) != 1:
+            raise Invalid(f"{name!r:.60} has {len(metas)} values, not one")
+        return metas[0]
+
+
+class _Decoder:
+    def __init__(self, document: dict[str, Any], name: str, read_constant: Reader) -> None:
+        self.document = document
+        self.read_constant = read_constant
+        self.ir = IR([], [], [], model_name=name)
+        with _at("file"):
+            subgraphs = document.get("subgraphs", {})
+            if type(subgraphs) is not dict:
+                raise Invalid("subgraphs must be an object")
+            self.modules = _texts(document.get("modules", {}), "modules")
+            self.sources = _texts(document.get("sources", {}), "sources")
+        self.subgraphs: dict[str, Any] = subgraphs
+        self.graph = _GraphDecoder(set(subgraphs), self.modules, self.sources)
+
+    def decode(self) -> IR:
+        ir, document, graph = self.ir, self.document, self.graph
+        self._symbols(document.get("symbols", {}))
+        for i, row in self._rows("inputs"):
+            with _at(f"inputs[{i}]"):
+                name, kind = _row(row, 2, 2)
+                meta = _meta(check_name(name), kind)
+                graph.define(name, [meta])
+                ir.graph_inputs.append(meta)
+        for i, row in self._rows("weights"):
+            with _at(f"weights[{i}]"):
+                self._weight(row)
+        for i, row in self._rows("constants"):
+            with _at(f"constants[{i}]"):
+                self._constant(row)
+        for name, body in self.subgraphs.items():
+            ir.subgraphs[name] = self._subgraph(name, body)
+        ir.nodes = graph.nodes(document["nodes"], "nodes")
+        for i, name in self._rows("outputs"):
+            with _at(f"outputs[{i}]"):
+                ir.graph_outputs.append(graph.one(name))
+        self._mutations()
+        self._trees()
+        return ir
+
+    def _rows(self, field: str) -> Iterator[tuple[int, Any]]:
+        with _at(field):
+            rows = _list(self.document.get(field, []))
+        return enumerate(rows)
+
+    def _symbols(self, symbols: Any) -> None:
+        with _at("symbols"):
+            if type(symbols) is not dict:
+                raise Invalid("must be an object")
+            for name, bounds in symbols.items():
+                low, high = _row(bounds, 2, 2)
+                if type(low) is not int or not (high is None or type(high) is int):
+                    raise Invalid(f"{name!r:.60} has the bounds {bounds!r:.60}")
+                self.ir.symbols[name] = Symbol(name, low, high)
+
+    def _weight(self, row: Any) -> None:
+        name, kind, key, *extra = _row(row, 3, 4)
+        meta = _meta(check_name(name), kind)
+        if meta.is_scalar or meta.is_dynamic:
+            raise Invalid(f"a weight of type {kind!r:.60}")
+        self.graph.define(name, [meta])
+        self.ir.weights.append(meta)
+        self.ir.weight_name_mapping[name] = check_name(key)
+        if extra:
+            self._weight_extra(key, extra[0])
+
+    def _weight_extra(self, key: str, extra: Any) -> None:
+        _object(extra, set(), {"aliases", "persistent"})
+        aliases = [check_name(alias) for alias in _list(extra.get("aliases", []))]
+        if aliases:
+            self.ir.weight_aliases[key] = aliases
+        persistent = extra.get("persistent", True)
+        if type(persistent) is not bool:
+            raise Invalid("persistent must be true or false")
+        if not persistent:
+            self.ir.non_persistent.append(key)
+
+    def _constant(self, row: Any) -> None:
+        name, kind, data = _row(row, 3, 3)
+        meta = _meta(check_name(name), kind)
+        if meta.is_scalar or meta.is_dynamic:
+            raise Invalid(f"a constant of type {kind!r:.60}")
+        self.graph.define(name, [meta])
+        if data is None:
+            self.ir.constants[name] = self.read_constant(name, meta)
+        else:
+            self.ir.constants[name] = _inline_constant(meta, data)
+
+    def _subgraph(self, name: str, body: Any) -> Subgraph:
+        place = f"subgraphs[{name!r:.60}]"
+        graph = _GraphDecoder(set(self.subgraphs), self.modules, self.sources)
+        inputs = []
+        with _at(place):
+            check_name(name)
+            _object(body, {"inputs", "nodes", "outputs"}, set())
+            for row in _list(body["inputs"]):
+                meta = _meta(check_name(_row(row, 2, 2)[0]), row[1])
+                graph.define(meta.name, [meta])
+                inputs.append(meta)
+        nodes = graph.nodes(body["nodes"], f"{place}.nodes")
+        with _at(f"{place}.outputs"):
+            outputs = [decode_value(value) for value in _list(body["outputs"])]
+            for value in outputs:
+                if type(value) is TensorRef:
+                    graph.reference(value.name)
+                elif isinstance(value, list | GraphRef):
+                    raise Invalid("an output of a subgraph is a reference or a number")
+        return Subgraph(inputs, nodes, outputs)
+
+    def _mutations(self) -> None:
+        inputs = {meta.name for meta in self.ir.graph_inputs}
+        for i, row in self._rows("mutations"):
+            with _at(f"mutations[{i}]"):
+                kind, target, value = _row(row, 3, 3)
+                if kind not in ("buffer", "input"):
+                    raise Invalid(f"kind {kind!r:.40} is neither buffer nor input")
+                if kind == "input" and target not in inputs:
+                    raise Invalid(f"{target!r:.60} is no input")
+                if kind == "buffer" and (type(target) is not str or not target):
+                    raise Invalid(f"{target!r:.60} is no buffer")
+                self.graph.one(value)
+                self.ir.mutations.append(Mutation(kind, target, value))
+
+    def _trees(self) -> None:
+        with _at("in_spec"):
+            self.ir.in_spec = _tree(self.document.get("in_spec"), len(self.ir.graph_inputs))
+            spec = self.ir.in_spec
+            if spec is not None and (
+                spec.kind != "tuple"
+                or [child.kind for child in spec.children] != ["tuple", "dict"]
+                or not all(type(key) is str for key in spec.children[1].keys or [])
+            ):
+                raise Invalid("must be a tuple of a tuple (args) and a dict (kwargs)")
+        with _at("out_spec"):
+            self.ir.out_spec = _tree(self.document.get("out_spec"), len(self.ir.graph_outputs))
+
+
+def _inline_constant(meta: TensorMeta, data: Any) -> torch.Tensor:
+    if type(data) is not str:
+        raise Invalid(
+            "the data of a constant is a base64 text, or null if it is in the file beside"
+        )
+    try:
+        raw = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        raise Invalid("the data is not base64") from None
+    dtype = DTYPES[meta.dtype]
+    sizes = [size for size in meta.shape if isinstance(size, int)]
+    wanted = math.prod(sizes) * dtype.itemsize
+    if len(raw) != wanted:
+        raise Invalid(f"{len(raw)} bytes of data for a type that takes {wanted}")
+    if dtype is torch.bool and any(byte > 1 for byte in raw):
+        raise Invalid("a bool constant with a byte that is neither 0 nor 1")
+    if wanted == 0:
+        if max(sizes, default=0) > 2**31 or sum(size.bit_length() for size in sizes) > 62:
+            raise Invalid("an empty constant of an absurd shape")
+        return torch.empty(sizes, dtype=dtype)
+    return torch.frombuffer(bytearray(raw), dtype=dtype).reshape(sizes)
+
+
+def _tree(value: Any, count: int) -> TreeSpec | None:
+    """A tree in which each of `count` leaves occurs once."""
+    if value is None:
+        return None
+    seen: list[int] = []
+    spec = _tree_node(value, seen, 0)
+    if sorted(seen) != list(range(count)):
+        raise Invalid(f"its leaves must be 0 to {count - 1}, each once")
+    return spec
+
+
+_TREE_KINDS: Mapping[str, frozenset[str]] = {
+    "const": frozenset(),
+    "tuple": frozenset(),
+    "list": frozenset(),
+    "dict": frozenset({"ordered"}),
+    "namedtuple": frozenset({"type"}),
+    "custom": frozenset({"type", "keys", "context"}),
+}
+
+
+def _tree_node(value: Any, seen: list[int], depth: int) -> TreeSpec:
+    if depth > MAX_DEPTH:
+        raise Invalid(f"nests deeper than {MAX_DEPTH}")
+    if type(value) is int:
+        seen.append(value)
+        return TreeSpec("leaf", index=value)
+    if type(value) is not dict:
+        raise Invalid(f"{value!r:.60} is no tree")
+    kind = next((kind for kind in _TREE_KINDS if kind in value), None)
+    if kind is None:
+        raise Invalid(f"a tree of unknown kind: {', '.join(value)[:80]}")
+    _object(value, {kind}, _TREE_KINDS[kind])
+    if kind == "const":
+        constant = decode_value(value["const"])
+        if isinstance(constant, list | TensorRef | GraphRef):
+            raise Invalid("a constant in a tree is a number, a text or null")
+        return TreeSpec("constant", value=constant)
+    items = _list(value[kind])
+    if kind in ("tuple", "list"):
+        return TreeSpec(kind, [_tree_node(item, seen, depth + 1) for item in items])  # type: ignore[arg-type]
+    if kind == "custom":
+        return _custom_tree(value, [_tree_node(item, seen, depth + 1) for item in items])
+    keys: list[Any] = []
+    children = []
+    for item in items:
+        key, child = _row(item, 2, 2)
+        if type(key) not in (str, int, float, bool):
+            raise Invalid(f"the key {key!r:.60}")
+        keys.append(key)
+        children.append(_tree_node(child, seen, depth + 1))
+    if len(set(map(repr, keys))) != len(keys):
+        raise Invalid("a key occurs twice")
+    if kind == "dict":
+        ordered = value.get("ordered", False)
+        return TreeSpec("dict", children, keys=keys, context="OrderedDict" if ordered else "dict")
+    name = check_name(value.get("type"))
+    fields = [*keys, name.rpartition(".")[2]]
+    if not all(type(field) is str and field.isidentifier() for field in fields):
+        raise Invalid("a namedtuple needs names that are identifiers")
+    return TreeSpec("namedtuple", children, keys=keys, type_name=name)
+
+
+def _custom_tree(value: dict[str, Any], children: list[TreeSpec]) -> TreeSpec:
+    keys = value.get("keys")
+    if keys is not None and (
+        len(_list(keys)) != len(children)
+        or not all(type(k) in (str, int, float, bool) for k in keys)
+    ):
+        raise Invalid("keys must name each child")
+    return TreeSpec(
+        "custom",
+        children,
+        keys=keys,
+        type_name=check_name(value.get("type")),
+        context=_text(value.get("context", ""), "context"),
+    )

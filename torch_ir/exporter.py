@@ -1,0 +1,189 @@
+"""`torch.export` without weights: stands in for every weight while the model is traced.
+
+Non-strict tracing (the default) sees weights and inputs as CPU tensors without memory, so that a
+model on meta may create tensors in `forward` without naming a device. Strict tracing (Dynamo) sees
+them on meta. The model itself is given back as it was, also after an error, and is never copied.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.export import ExportedProgram
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+from torch_ir.errors import ExportError
+from torch_ir.functional import functionalize
+
+__all__ = ["export_model", "is_meta_module", "model_name_of"]
+
+
+def model_name_of(model: torch.nn.Module) -> str:
+    """The class name, used where no name is given."""
+    return type(model).__name__
+
+
+def is_meta_module(model: torch.nn.Module) -> bool:
+    """Whether every parameter and buffer is on the meta device."""
+    tensors = [*model.parameters(), *model.buffers()]
+    return all(tensor.is_meta for tensor in tensors)
+
+
+def _fake_mode() -> FakeTensorMode:
+    # The options that torch.export gives its own mode.
+    shape_env = ShapeEnv(
+        tracked_fakes=[], prefer_deferred_runtime_asserts_over_guards=False, trace_asserts=True
+    )
+    return FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=True, export=True)
+
+
+class _StandIns:
+    """A tensor without memory for each weight; the same one for the same weight, if tied."""
+
+    def __init__(self, mode: FakeTensorMode | None) -> None:
+        self._mode = mode
+        self._made: dict[int, torch.Tensor] = {}
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) not in self._made:
+            self._made[id(tensor)] = self._make(tensor)
+        return self._made[id(tensor)]
+
+    def _make(self, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.layout is not torch.strided:
+            raise ExportError(
+                f"a weight has layout {tensor.layout}; only strided tensors are supported"
+            )
+        with torch.no_grad():
+            new: torch.Tensor = torch.empty_strided(
+                tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta"
+            )
+            if self._mode is not None:
+                new = FakeTensor(self._mode, new, torch.device("cpu"))
+        if isinstance(tensor, torch.nn.Parameter):
+            return torch.nn.Parameter(new, requires_grad=tensor.requires_grad)
+        return new.requires_grad_(tensor.requires_grad)
+
+
+@contextlib.contextmanager
+def _without_weights(model: torch.nn.Module, stand_ins: _StandIns) -> Iterator[dict[str, Any]]:
+    """The model with stand-ins for its weights; yields the real tensors by qualified name.
+
+    A plain attribute that is a meta tensor has no value that could become a constant: it becomes
+    a non-persistent buffer for as long as the model is traced.
+    """
+    undo: list[tuple[dict[str, Any], str, Any]] = []
+    added: list[tuple[torch.nn.Module, str]] = []
+    real: dict[str, Any] = {}
+    try:
+        for path, module in model.named_modules(remove_duplicate=False):
+            prefix = f"{path}." if path else ""
+            for table in (module._parameters, module._buffers):
+                for name, tensor in table.items():
+                    if tensor is None:
+                        continue
+                    if isinstance(tensor, FakeTensor):
+                        raise ExportError(f"{prefix}{name} is a fake tensor of another trace")
+                    real[prefix + name] = tensor
+        for path, module in model.named_modules():
+            prefix = f"{path}." if path else ""
+            for table in (module._parameters, module._buffers):
+                for name, tensor in list(table.items()):
+                    if tensor is not None:
+                        undo.append((table, name, tensor))
+                        table[name] = stand_ins.of(tensor)
+            for name, value in list(vars(module).items()):
+                if isinstance(value, torch.Tensor) and value.is_meta:
+                    undo.append((vars(module), name, value))
+                    del vars(module)[name]
+                    module.register_buffer(name, stand_ins.of(value), persistent=False)
+                    added.append((module, name))
+                    real[prefix + name] = value
+        yield real
+    finally:
+        for module, name in added:
+            del module._buffers[name]
+            module._non_persistent_buffers_set.discard(name)
+        for table, name, tensor in reversed(undo):
+            table[name] = tensor
+
+
+def _trace_input(value: Any, device: str) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    with torch.no_grad():
+        # The memory of an input is reserved but never written: tracing reads shapes only.
+        new = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
+    return new.requires_grad_(value.requires_grad)
+
+
+def export_model(
+    model: torch.nn.Module,
+    example_inputs: tuple[Any, ...],
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    strict: bool = False,
+    decompose: bool = False,
+) -> ExportedProgram:
+    """Trace a model to a functional graph of ATen ops, without its weights.
+
+    Model and inputs may be on meta or real: only shapes, strides and dtypes are used. The
+    program's `state_dict` and `constants` hold the model's own tensors, not copies.
+
+    >>> with torch.device("meta"):
+    ...     model = torch.nn.Linear(4, 2)
+    >>> program = export_model(model, (torch.empty(1, 4, device="meta"),))
+    >>> [str(n.target) for n in program.graph.nodes if n.op == "call_function"]
+    ['aten.linear.default']
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise ExportError(f"expected a torch.nn.Module, got {type(model).__name__}")
+    if not isinstance(example_inputs, tuple):
+        raise ExportError(
+            "example_inputs must be a tuple of positional inputs, "
+            f"got {type(example_inputs).__name__}"
+        )
+    mode = None if strict else _fake_mode()
+    device = "meta" if strict else "cpu"
+    args, keywords = pytree.tree_map(
+        lambda value: _trace_input(value, device), (example_inputs, dict(kwargs or {}))
+    )
+    context = contextlib.nullcontext() if mode is None else tracing(TracingContext(mode))
+    with _without_weights(model, _StandIns(mode)) as real:
+        try:
+            with context, torch.no_grad():
+                program = torch.export.export(
+                    model, args, keywords, dynamic_shapes=dynamic_shapes, strict=strict
+                )
+            program = program.run_decompositions() if decompose else functionalize(program)
+        except Exception as error:
+            raise ExportError(_explain(model, error)) from error
+    _restore_state(program, real)
+    return program
+
+
+def _restore_state(program: ExportedProgram, real: dict[str, Any]) -> None:
+    """Replace stand-ins in the program by the model's own tensors."""
+    for table in (program._state_dict, program._constants):
+        for name in table:
+            if name in real:
+                table[name] = real[name]
+
+
+def _explain(model: torch.nn.Module, error: Exception) -> str:
+    name = model_name_of(model)
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    reason = "\n  ".join(lines[:12]) if lines else type(error).__name__
+    try:
+        signature = f"\n  forward{inspect.signature(model.forward)}"
+    except (TypeError, ValueError):
+        signature = ""
+    return f"torch.export refused {name}: {type(error).__name__}: {reason}{signature}"

@@ -1,0 +1,231 @@
+"""Makes an exported graph functional: no op writes into a tensor that another node can see.
+
+1. A graph without in-place ops is left as it is.
+2. `y = relu_(x)` becomes `y = relu(x)`, and later uses of x become uses of y, where nothing else
+   can share x's memory. This covers activations with `inplace=True` and counters in buffers.
+3. Anything else (in-place ops on views, batch norm in training mode) goes through PyTorch's own
+   functionalization, which traces the graph a second time.
+
+What the model leaves behind in buffers and inputs becomes mutation outputs of the signature.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+from torch.export.graph_signature import (
+    ExportGraphSignature,
+    InputKind,
+    OutputKind,
+    OutputSpec,
+    TensorArgument,
+)
+
+__all__ = ["functionalize"]
+
+aten = torch.ops.aten
+
+# Composite ops whose result is always new memory; of other composite ops the schema does not tell.
+_FRESH_COMPOSITES = frozenset(
+    {
+        "batch_norm", "bilinear", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
+        "conv_transpose2d", "conv_transpose3d", "group_norm", "layer_norm", "linear", "matmul",
+        "max_pool1d", "max_pool2d", "max_pool3d", "rms_norm", "scaled_dot_product_attention",
+        "silu", "softmax", "log_softmax", "square", "conv2d.padding", "max", "min",
+    }
+)  # fmt: skip
+
+# Composite ops that write into their running statistics although their schema does not say so.
+_HIDDEN_WRITES = {"batch_norm": "training", "instance_norm": "use_input_stats"}
+
+
+def _schema_name(target: torch._ops.OpOverload) -> str:
+    return target._schema.name.partition("::")[2]
+
+
+@functools.cache
+def _writes(target: Any) -> tuple[int, ...]:
+    """Positions of the arguments that the op writes into."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return ()
+    return tuple(
+        i
+        for i, argument in enumerate(target._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
+
+
+@functools.cache
+def _may_alias(target: Any) -> bool:
+    """Whether a result of the op can share memory with an argument."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return True
+    if any(result.alias_info is not None for result in target._schema.returns):
+        return not _writes(target)
+    composite = target._can_decompose() and target.has_kernel_for_dispatch_key(
+        torch._C.DispatchKey.CompositeImplicitAutograd
+    )
+    return composite and _schema_name(target) not in _FRESH_COMPOSITES
+
+
+@functools.cache
+def _functional_twin(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
+    """`aten.relu_.default` -> `aten.relu.default`, if their arguments are the same."""
+    name = _schema_name(target)
+    if target.namespace != "aten" or not name.endswith("_") or _writes(target) != (0,):
+        return None
+    packet = getattr(aten, name[:-1], None)
+    twin = getattr(packet, target._overloadname, None) if packet is not None else None
+    if twin is None or _writes(twin):
+        return None
+    mine, its = target._schema.arguments, twin._schema.arguments
+    same = [(a.name, str(a.type)) for a in mine] == [(a.name, str(a.type)) for a in its]
+    return twin if same and len(twin._schema.returns) == 1 else None
+
+
+def _writes_hidden(node: fx.Node) -> bool:
+    """Batch norm in training mode, and the like."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    parameter = _HIDDEN_WRITES.get(_schema_name(node.target))
+    if parameter is None:
+        return False
+    names = [argument.name for argument in node.target._schema.arguments]
+    position = names.index(parameter)
+    flag = node.args[position] if position < len(node.args) else node.kwargs.get(parameter, False)
+    statistics = [node.args[names.index(n)] for n in ("running_mean", "running_var")]
+    return bool(flag) and any(s is not None for s in statistics)
+
+
+def _owns_its_memory(value: fx.Node) -> bool:
+    """Whether no node but `value` can hold the memory of `value`."""
+    if value.op not in ("placeholder", "call_function"):
+        return False
+    if value.op == "call_function" and _may_alias(value.target):
+        return False
+    return not any(user.op == "call_function" and _may_alias(user.target) for user in value.users)
+
+
+def _keeps_meta(node: fx.Node, value: fx.Node) -> bool:
+    """An in-place op keeps shape and dtype; its functional twin may widen the dtype."""
+    before, after = value.meta.get("val"), node.meta.get("val")
+    return (
+        isinstance(before, torch.Tensor)
+        and isinstance(after, torch.Tensor)
+        and before.dtype == after.dtype
+        and before.shape == after.shape
+    )
+
+
+def _promotes(node: fx.Node, twin: torch._ops.OpOverload) -> bool:
+    """Whether the functional twin would give another dtype than the in-place op does."""
+    value = node.args[0]
+    assert isinstance(value, fx.Node)
+    dtype = value.meta["val"].dtype
+    others = [a.meta.get("val") if isinstance(a, fx.Node) else a for a in node.args[1:]]
+    others += [a.meta.get("val") if isinstance(a, fx.Node) else a for a in node.kwargs.values()]
+    for other in others:
+        if isinstance(other, torch.Tensor) and other.dtype != dtype:
+            return True
+        if isinstance(other, float | torch.SymFloat) and not dtype.is_floating_point:
+            return True
+        if isinstance(other, torch.Tensor) and other.dim() > value.meta["val"].dim():
+            return True
+    return not dtype.is_floating_point and len(node.args) == 1
+
+
+def _rewrite(ep: ExportedProgram, writers: list[fx.Node]) -> ExportedProgram | None:
+    """Rule 2 for every writer, or None (and no change) if it does not hold for one of them."""
+    twins: dict[fx.Node, torch._ops.OpOverload] = {}
+    for node in writers:
+        value, twin = node.args[0] if node.args else None, _functional_twin(node.target)  # type: ignore[arg-type]
+        detach = node.target is aten.detach_.default
+        if not isinstance(value, fx.Node) or twin is None or not _keeps_meta(node, value):
+            return None
+        # detach_ writes no data: it is fine on anything.
+        if not detach and (_promotes(node, twin) or not _owns_its_memory(_root(value, writers))):
+            return None
+        if not detach and not _owns_its_memory(value):
+            return None
+        twins[node] = twin
+    specs = {spec.arg.name: spec for spec in ep.graph_signature.input_specs if spec.arg}
+    mutated: dict[str, fx.Node] = {}
+    for node, twin in twins.items():
+        value = node.args[0]
+        assert isinstance(value, fx.Node)
+        was_detach = node.target is aten.detach_.default
+        node.target = twin
+        later = [user for user in value.users if user is not node and user > node]
+        for user in later:
+            user.replace_input_with(value, node)
+        if was_detach:
+            continue
+        root = next((name for name, new in mutated.items() if new is value), value.name)
+        if root in specs and specs[root].kind is not InputKind.CONSTANT_TENSOR:
+            mutated[root] = node
+    if mutated:
+        _add_mutations(ep, mutated)
+    _rename_outputs(ep)
+    ep.graph_module.recompile()
+    return ep
+
+
+def _root(value: fx.Node, writers: list[fx.Node]) -> fx.Node:
+    """The value that a chain of in-place ops started from."""
+    while value in writers:
+        source = value.args[0]
+        assert isinstance(source, fx.Node)
+        value = source
+    return value
+
+
+def _add_mutations(ep: ExportedProgram, mutated: dict[str, fx.Node]) -> None:
+    """Put the new contents of buffers and inputs before the user's outputs, as export does."""
+    signature = ep.graph_signature
+    specs: list[OutputSpec] = []
+    for spec in signature.input_specs:
+        node = mutated.get(spec.arg.name) if spec.arg else None
+        if node is None:
+            continue
+        if spec.kind is InputKind.USER_INPUT:
+            kind, target = OutputKind.USER_INPUT_MUTATION, spec.arg.name
+        else:
+            kind, target = OutputKind.BUFFER_MUTATION, spec.target
+        specs.append(OutputSpec(kind, TensorArgument(name=node.name), target))
+    output = ep.graph.output_node()
+    values = [mutated[s.arg.name] for s in signature.input_specs if s.arg and s.arg.name in mutated]
+    output.args = ((*values, *output.args[0]),)  # type: ignore[misc]
+    ep._graph_signature = ExportGraphSignature(
+        input_specs=signature.input_specs, output_specs=specs + signature.output_specs
+    )
+
+
+def _rename_outputs(ep: ExportedProgram) -> None:
+    """The signature names the values that the graph returns now."""
+    returned = ep.graph.output_node().args[0]
+    for i, spec in enumerate(ep.graph_signature.output_specs):
+        node = returned[i]  # type: ignore[index]
+        if isinstance(spec.arg, TensorArgument) and spec.arg.name != node.name:  # type: ignore[union-attr]
+            ep.graph_signature.output_specs[i] = dataclasses.replace(
+                spec,
+                arg=TensorArgument(name=node.name),  # type: ignore[union-attr]
+            )
+
+
+def functionalize(ep: ExportedProgram, *, rewrite: bool = True) -> ExportedProgram:
+    """The program without in-place ops. With `rewrite`, rule 2 may change `ep` itself."""
+    nodes = [node for node in ep.graph.nodes if node.op == "call_function"]
+    writers = [node for node in nodes if _writes(node.target)]
+    hidden = any(_writes_hidden(node) for node in nodes)
+    if not writers and not hidden:
+        return ep
+    if rewrite and not hidden:
+        rewritten = _rewrite(ep, writers)
+        if rewritten is not None:
+            return rewritten
+    return ep.run_decompositions({})

@@ -1,0 +1,42 @@
+"""What runs for an `op_type` that is no ATen op: `getitem` and the arithmetic on sizes."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+
+__all__ = ["PYTHON_OPS"]
+
+# fmt: off
+_OPERATOR = (
+    "abs", "add", "and_", "eq", "floordiv", "ge", "gt", "le", "lshift", "lt", "mod", "mul", "ne",
+    "neg", "not_", "or_", "pos", "pow", "rshift", "sub", "truediv", "xor",
+)
+_MATH = (
+    "acos", "asin", "atan", "ceil", "cos", "cosh", "exp", "floor", "log2", "sin", "sinh", "sqrt",
+    "tan", "tanh", "trunc",
+)
+_TORCH = (
+    "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
+    "_sym_cos", "_sym_cosh", "_sym_log2", "_sym_sin", "_sym_sinh", "_sym_sqrt", "_sym_tan",
+    "_sym_tanh",
+)
+# fmt: on
+
+
+def _functions(module: ModuleType, prefix: str, names: tuple[str, ...]) -> dict[str, Any]:
+    return {f"{prefix}.{name}": getattr(module, name) for name in names if hasattr(module, name)}
+
+
+PYTHON_OPS: dict[str, Callable[..., Any]] = {
+    "getitem": operator.getitem,
+    **_functions(operator, "operator", _OPERATOR),
+    **_functions(math, "math", _MATH),
+    **_functions(torch, "torch", _TORCH),
+}
+"""The whole set: an IR cannot name any other Python function."""

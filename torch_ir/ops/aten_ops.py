@@ -1,0 +1,96 @@
+"""Names of ops: from an FX target to `op_type`, and from `op_type` back to PyTorch's op.
+
+An `op_type` is looked up, never imported or evaluated:
+
+`aten.add.Tensor`      `torch.ops.<namespace>.<op>.<overload>`, in an allowed namespace
+`getitem`              picks one result of a node with several
+`operator.mul`, ...    arithmetic on sizes, from the fixed table in aten_impl.py
+`higher_order.cond`    an op that calls subgraphs, from the fixed table in higher_order.py
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from typing import Any
+
+import torch
+
+from torch_ir.errors import ConversionError
+from torch_ir.ops import registry
+
+__all__ = [
+    "DENIED_OPS",
+    "HIGHER_ORDER_ARGUMENTS",
+    "argument_names",
+    "op_type_of",
+    "resolve_overload",
+]
+
+DENIED_OPS = frozenset({"aten.from_file"})
+"""Ops that reach outside the process (files): a graph from a stranger must not call them."""
+
+HIGHER_ORDER_ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "associative_scan": ("combine_fn", "xs", "additional_inputs"),
+    "cond": ("pred", "true_fn", "false_fn", "operands"),
+    "map_impl": ("f", "xs", "pos_args"),
+    "scan": ("combine_fn", "init", "xs", "additional_inputs"),
+    "while_loop": ("cond_fn", "body_fn", "carried_inputs", "additional_inputs"),
+    "wrap_with_autocast": ("device_type", "dtype", "enabled", "cache_enabled", "wrapped_fn"),
+    "wrap_with_set_grad_enabled": ("enabled", "wrapped_fn"),
+}
+"""Higher-order ops have no schema in PyTorch; these are the parameter names of their calls."""
+
+_PYTHON_MODULES = {operator: "operator", math: "math", torch: "torch"}
+
+
+@functools.cache
+def argument_names(overload: torch._ops.OpOverload) -> tuple[str, ...]:
+    """Names of all arguments of an op, keyword-only ones included."""
+    return tuple(argument.name for argument in overload._schema.arguments)
+
+
+@functools.cache
+def op_type_of(target: Any) -> str:
+    """The `op_type` of an FX call target.
+
+    >>> op_type_of(torch.ops.aten.relu.default)
+    'aten.relu.default'
+    >>> op_type_of(operator.mul)
+    'operator.mul'
+    """
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return f"higher_order.{target.name()}"
+    if target is operator.getitem:
+        return "getitem"
+    name = getattr(target, "__name__", None)
+    if name:
+        for module, prefix in _PYTHON_MODULES.items():
+            if getattr(module, name, None) is target:
+                return f"{prefix}.{name}"
+    raise ConversionError(f"the graph calls {target!r}, which is neither an op nor size arithmetic")
+
+
+def resolve_overload(op_type: str) -> torch._ops.OpOverload | None:
+    """PyTorch's op of that name; None if it does not exist here or may not be called.
+
+    >>> resolve_overload("aten.relu.default")
+    <OpOverload(op='aten.relu', overload='default')>
+    >>> resolve_overload("os.system.default") is None
+    True
+    """
+    parts = op_type.split(".")
+    if len(parts) != 3 or not registry.is_allowed_namespace(parts[0]):
+        return None
+    namespace, name, overload = parts
+    if f"{namespace}.{name}" in DENIED_OPS or name.startswith("__"):
+        return None
+    try:
+        packet = getattr(getattr(torch.ops, namespace), name)
+        found = getattr(packet, overload)
+    except AttributeError:
+        return None
+    return found if isinstance(found, torch._ops.OpOverload) else None

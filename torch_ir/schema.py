@@ -1,0 +1,264 @@
+"""The grammar of the file format: how types and values are written, and the limits of a file.
+
+docs/ir_format.md describes it field by field; ir.schema.json is the same for JSON tools.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torch_ir.analyzer import dtype_name
+from torch_ir.ir import SCALAR_DTYPES, GraphRef, TensorMeta, TensorRef, Value
+
+__all__ = [
+    "DTYPES",
+    "Invalid",
+    "check_name",
+    "decode_value",
+    "encode_type",
+    "encode_value",
+    "json_schema",
+    "parse_type",
+]
+
+FORMAT = "torch_ir"
+MAX_FILE_BYTES = 64 * 2**20
+"""A file of 10,000 nodes has about 3 MiB; JSON can take 20 times its size in memory."""
+MAX_LIST_DEPTH = 16
+MAX_NAME = 1024
+MAX_RANK = 64
+INLINE_CONSTANT_BYTES = 1024
+"""Constants above this go to the `.safetensors` file."""
+
+DTYPES: dict[str, torch.dtype] = {
+    dtype_name(dtype): dtype
+    for dtype in vars(torch).values()
+    if isinstance(dtype, torch.dtype) and not dtype_name(dtype).startswith("q")
+}
+LAYOUTS = {
+    str(layout).removeprefix("torch."): layout
+    for layout in vars(torch).values()
+    if isinstance(layout, torch.layout)
+}
+MEMORY_FORMATS = {
+    str(form).removeprefix("torch."): form
+    for form in (
+        torch.contiguous_format,
+        torch.preserve_format,
+        torch.channels_last,
+        torch.channels_last_3d,
+    )
+}
+
+
+class Invalid(Exception):
+    """What is wrong with one piece of a file; whoever reads the file adds where it is."""
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of the format."""
+    path = Path(__file__).with_name("ir.schema.json")
+    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return loaded
+
+
+def check_name(name: Any) -> str:
+    """A name of a node, value, module or key."""
+    if type(name) is not str or not 0 < len(name) <= MAX_NAME:
+        raise Invalid(f"a name must be a text of 1 to {MAX_NAME} characters, not {name!r:.60}")
+    return name
+
+
+# --- types: "float32[2,s0]", "SymInt(2*s0)" ---------------------------------------------------
+
+
+def encode_type(meta: TensorMeta) -> str:
+    """
+    >>> encode_type(TensorMeta("x", (2, "s0 + 1"), "float32"))
+    'float32[2,s0 + 1]'
+    """
+    if meta.dtype in SCALAR_DTYPES:
+        return f"{meta.dtype}({meta.expr})" if meta.expr is not None else meta.dtype
+    return f"{meta.dtype}[{','.join(map(str, meta.shape))}]"
+
+
+_TYPE = re.compile(r"(?P<dtype>\w{1,32})(?:\[(?P<shape>.{0,4096})\]|\((?P<expr>.{0,4096})\))?")
+# The letters of sympy's expressions; no dot, no quote, no bracket.
+_EXPRESSION = re.compile(r"[\w\s+\-*/%(),<>=&|~!^]{1,1024}")
+
+
+@functools.lru_cache(maxsize=65536)
+def parse_type(text: Any) -> tuple[tuple[int | str, ...], str, str | None]:
+    """Shape, dtype and expression of a written type.
+
+    >>> parse_type("float32[2,Max(1, s0)]")
+    ((2, 'Max(1, s0)'), 'float32', None)
+    """
+    match = _TYPE.fullmatch(text) if type(text) is str else None
+    if match is None:
+        raise Invalid(f"{text!r:.80} is no type; expected one such as 'float32[2,s0]'")
+    dtype, shape, expr = match["dtype"], match["shape"], match["expr"]
+    if dtype in SCALAR_DTYPES:
+        if shape is not None:
+            raise Invalid(f"{text!r:.80}: a number has no shape")
+        if expr is not None and len(expr) > MAX_NAME:
+            raise Invalid(f"{text!r:.80}: expression too long")
+        return (), dtype, expr
+    if dtype not in DTYPES:
+        raise Invalid(f"{text!r:.80}: unknown dtype {dtype!r}")
+    if shape is None:
+        raise Invalid(f"{text!r:.80}: a tensor needs a shape in []")
+    sizes = tuple(_size(part) for part in _split(shape)) if shape else ()
+    if len(sizes) > MAX_RANK:
+        raise Invalid(f"{text!r:.80}: more than {MAX_RANK} dimensions")
+    return sizes, dtype, None
+
+
+def _split(text: str) -> list[str]:
+    """Split at the commas that are in no parenthesis."""
+    if "(" not in text:
+        return text.split(",")
+    parts, depth, start = [], 0, 0
+    for i, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            parts.append(text[start:i])
+            start = i + 1
+    return [*parts, text[start:]]
+
+
+def _size(text: str) -> int | str:
+    if text.isascii() and text.isdecimal():
+        if len(text) > 19 or int(text) >= 2**63:
+            raise Invalid(f"size {text[:30]} is beyond 64 bits")
+        return int(text)
+    if not _EXPRESSION.fullmatch(text):
+        raise Invalid(f"{text!r:.60} is no size")
+    return text
+
+
+# --- values: JSON where JSON can say it, "kind:text" where it cannot ---------------------------
+
+
+def _encode_str(value: str) -> str:
+    return f"str:{value}"
+
+
+def _encode_float(value: float) -> Any:
+    return value if math.isfinite(value) else f"float:{value}"
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+_ENCODERS: dict[type, Callable[[Any], Any]] = {
+    type(None): _same,
+    bool: _same,
+    int: _same,
+    float: _encode_float,
+    str: _encode_str,
+    complex: lambda value: f"complex:{value.real!r},{value.imag!r}",
+    TensorRef: lambda value: f"%{value.name}",
+    GraphRef: lambda value: f"@{value.name}",
+    torch.dtype: lambda value: f"dtype:{dtype_name(value)}",
+    torch.device: lambda value: f"device:{value}",
+    torch.layout: lambda value: f"layout:{str(value).removeprefix('torch.')}",
+    torch.memory_format: lambda value: f"memory_format:{str(value).removeprefix('torch.')}",
+}
+
+
+def encode_value(value: Value) -> Any:
+    """An argument as JSON.
+
+    >>> encode_value([TensorRef("x"), None, float("inf"), torch.int8, "sum"])
+    ['%x', None, 'float:inf', 'dtype:int8', 'str:sum']
+    """
+    kind = type(value)
+    if kind is list or kind is tuple:
+        return [encode_value(item) for item in value]
+    encode = _ENCODERS.get(kind)
+    if encode is None:
+        raise Invalid(f"a value of type {kind.__name__} cannot be stored: {value!r:.80}")
+    return encode(value)
+
+
+def _decode_float(text: str) -> float:
+    if text not in ("inf", "-inf", "nan"):
+        raise Invalid(f"float:{text[:30]} is none of inf, -inf, nan")
+    return float(text)
+
+
+def _decode_complex(text: str) -> complex:
+    try:
+        real, imaginary = text.split(",")
+        return complex(float(real), float(imaginary))
+    except ValueError:
+        raise Invalid(f"complex:{text[:40]} is not two numbers") from None
+
+
+_DEVICE = re.compile(r"[a-z]{1,16}(:\d{1,3})?")
+
+
+def _decode_device(text: str) -> torch.device:
+    if not _DEVICE.fullmatch(text):
+        raise Invalid(f"device:{text[:30]} is no device")
+    try:
+        return torch.device(text)
+    except RuntimeError:
+        raise Invalid(f"device:{text[:30]} is no device that PyTorch knows") from None
+
+
+def _from_table(kind: str, table: dict[str, Any]) -> Callable[[str], Any]:
+    def decode(text: str) -> Any:
+        if text not in table:
+            raise Invalid(f"{kind}:{text[:30]} is unknown")
+        return table[text]
+
+    return decode
+
+
+_DECODERS: dict[str, Callable[[str], Any]] = {
+    "complex": _decode_complex,
+    "device": _decode_device,
+    "dtype": _from_table("dtype", DTYPES),
+    "float": _decode_float,
+    "layout": _from_table("layout", LAYOUTS),
+    "memory_format": _from_table("memory_format", MEMORY_FORMATS),
+    "str": str,
+}
+
+
+def decode_value(value: Any, depth: int = 0) -> Value:
+    """The argument that `encode_value` wrote."""
+    kind = type(value)
+    if kind is str:
+        first = value[:1]
+        if first == "%":
+            return TensorRef(value[1:])
+        if first == "@":
+            return GraphRef(value[1:])
+        name, colon, text = value.partition(":")
+        decode = _DECODERS.get(name) if colon else None
+        if decode is None:
+            raise Invalid(f"{value!r:.60} is no value; a text is written 'str:...'")
+        return decode(text)
+    if kind is list:
+        if depth >= MAX_LIST_DEPTH:
+            raise Invalid(f"lists nest deeper than {MAX_LIST_DEPTH}")
+        return [decode_value(item, depth + 1) for item in value]
+    if value is None or kind is bool or kind is float:
+        return value
+    if kind is int:
+        if not -(2**63) <= value < 2**64:
+            raise Invalid("an integer beyond 64 bits")
+        return value
+    raise Invalid(f"an object where a value should be: {value!r:.60}")

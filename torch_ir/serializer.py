@@ -1,0 +1,341 @@
+"""IR files: JSON with one node per line, and large constants in a `.safetensors` beside it.
+
+The name of the constants file holds a hash of its content. So a save that is interrupted leaves
+the old JSON with the old constants, or the new with the new, never a mixture.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import glob
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError, safe_open
+
+from torch_ir.decoder import decode_ir
+from torch_ir.errors import SerializationError
+from torch_ir.ir import IR, SCHEMA_VERSION, OpNode, Subgraph, TensorMeta, TreeSpec
+from torch_ir.schema import (
+    DTYPES,
+    FORMAT,
+    INLINE_CONSTANT_BYTES,
+    MAX_FILE_BYTES,
+    Invalid,
+    encode_type,
+    encode_value,
+)
+
+__all__ = ["deserialize_ir", "load_ir", "save_ir", "serialize_ir"]
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+def _rows(rows: Iterable[Any]) -> str:
+    """A JSON list with one item per line."""
+    text = ",\n".join(map(_encode, rows))
+    return f"[\n{text}\n]" if text else "[]"
+
+
+def _entries(pairs: dict[str, Any]) -> str:
+    """A JSON object with one entry per line."""
+    text = ",\n".join(f"{_encode(key)}:{_encode(value)}" for key, value in pairs.items())
+    return f"{{\n{text}\n}}" if text else "{}"
+
+
+class _Writer:
+    def __init__(self, ir: IR) -> None:
+        self.ir = ir
+        self.modules: dict[str, str] = {}
+        self.sources: dict[str, str] = {}
+
+    def text(self, constants_file: str | None, in_file: set[str]) -> str:
+        ir = self.ir
+        nodes = _rows(map(self._node, ir.nodes))
+        subgraphs = ",\n".join(
+            f"{_encode(name)}:{self._subgraph(graph)}" for name, graph in ir.subgraphs.items()
+        )
+        symbols = {s.name: [s.min, s.max] for s in ir.symbols.values()}
+        fields: dict[str, str] = {
+            "format": _encode(FORMAT),
+            "schema_version": _encode(SCHEMA_VERSION),
+            "model_name": _encode(ir.model_name),
+            "symbols": _entries(symbols),
+            "inputs": _rows([meta.name, encode_type(meta)] for meta in ir.graph_inputs),
+            "in_spec": _encode(_tree(ir.in_spec)),
+            "outputs": _encode([meta.name for meta in ir.graph_outputs]),
+            "out_spec": _encode(_tree(ir.out_spec)),
+            "mutations": _rows([m.kind, m.target, m.value] for m in ir.mutations),
+            "weights": _rows(map(self._weight, ir.weights)),
+            "constants": _rows(self._constant(name, name in in_file) for name in ir.constants),
+            "constants_file": _encode(constants_file),
+            "modules": _entries(self.modules),
+            "sources": _entries(self.sources),
+            "nodes": nodes,
+            "subgraphs": f"{{\n{subgraphs}\n}}" if subgraphs else "{}",
+        }
+        if constants_file is None:
+            del fields["constants_file"]
+        lines = ",\n".join(f'"{name}":{value}' for name, value in fields.items())
+        return f"{{\n{lines}\n}}\n"
+
+    def _node(self, node: OpNode) -> dict[str, Any]:
+        try:
+            args = {name: encode_value(value) for name, value in node.arguments.items()}
+        except Invalid as error:
+            raise SerializationError(f"node {node.name}: {error}") from None
+        item: dict[str, Any] = {"name": node.name, "op": node.op_type, "args": args}
+        outputs = node.outputs
+        if len(outputs) == 1 and outputs[0].name == node.name:
+            item["out"] = encode_type(outputs[0])
+        elif outputs:
+            out: list[str | None] = [None] * (outputs[-1].producer_output_idx + 1)
+            for meta in outputs:
+                out[meta.producer_output_idx] = encode_type(meta)
+            item["out"] = out
+        path, kind = node.module_path, node.module_type
+        if path or kind:
+            item["module"] = path
+            if self.modules.setdefault(path, kind) != kind:
+                item["module_type"] = kind
+        if node.source:
+            place, _, code = node.source.partition(": ")
+            if self.sources.setdefault(place, code) != code:
+                place = node.source  # the same line with another text: it is its own key
+                self.sources[place] = ""
+            item["source"] = place
+        return item
+
+    def _subgraph(self, graph: Subgraph) -> str:
+        inputs = _encode([[meta.name, encode_type(meta)] for meta in graph.inputs])
+        outputs = _encode([encode_value(value) for value in graph.outputs])
+        nodes = _rows(map(self._node, graph.nodes))
+        return f'{{"inputs":{inputs},"nodes":{nodes},"outputs":{outputs}}}'
+
+    def _weight(self, meta: TensorMeta) -> list[Any]:
+        key = self.ir.weight_name_mapping[meta.name]
+        row: list[Any] = [meta.name, encode_type(meta), key]
+        extra: dict[str, Any] = {}
+        if key in self.ir.weight_aliases:
+            extra["aliases"] = self.ir.weight_aliases[key]
+        if key in self.ir.non_persistent:
+            extra["persistent"] = False
+        return [*row, extra] if extra else row
+
+    def _constant(self, name: str, in_file: bool) -> list[Any]:
+        tensor = self.ir.constants[name]
+        shape = ",".join(map(str, tensor.shape))
+        kind = f"{str(tensor.dtype).removeprefix('torch.')}[{shape}]"
+        data = None if in_file else base64.b64encode(_raw(tensor)).decode("ascii")
+        return [name, kind, data]
+
+
+def _raw(tensor: torch.Tensor) -> bytes:
+    return bytes(_bytes_of(tensor).numpy())
+
+
+def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+
+
+def _tree(spec: TreeSpec | None) -> Any:
+    if spec is None:
+        return None
+    if spec.kind == "leaf":
+        return spec.index
+    if spec.kind == "constant":
+        return {"const": encode_value(spec.value)}
+    children = [_tree(child) for child in spec.children]
+    if spec.kind in ("tuple", "list"):
+        return {spec.kind: children}
+    if spec.kind == "custom":
+        item: dict[str, Any] = {"custom": children, "type": spec.type_name}
+        if spec.keys is not None:
+            item["keys"] = spec.keys
+        if spec.context:
+            item["context"] = spec.context
+        return item
+    pairs = [[key, child] for key, child in zip(spec.keys or [], children, strict=True)]
+    if spec.kind == "namedtuple":
+        return {"namedtuple": pairs, "type": spec.type_name}
+    return {"dict": pairs, "ordered": True} if spec.context == "OrderedDict" else {"dict": pairs}
+
+
+def serialize_ir(ir: IR) -> str:
+    """The IR as one JSON text, constants of any size inside.
+
+    >>> ir = IR([], [TensorMeta("x", (2,), "int8")], [TensorMeta("x", (2,), "int8")])
+    >>> deserialize_ir(serialize_ir(ir)) == ir
+    True
+    """
+    try:
+        return _Writer(ir).text(None, set())
+    except (Invalid, KeyError, TypeError, ValueError) as error:
+        raise SerializationError(f"the IR cannot be written: {error!r}") from error
+
+
+def save_ir(ir: IR, path: str | Path) -> None:
+    """Write the IR to `path`, whole or not at all; large constants to a file beside it."""
+    path = Path(path)
+    large = {n: t for n, t in ir.constants.items() if t.nbytes > INLINE_CONSTANT_BYTES}
+    try:
+        name = _write_constants(large, path) if large else None
+        text = _Writer(ir).text(name, set(large))
+        _write_whole(path, text.encode("utf-8"))
+    except (OSError, SafetensorError) as error:
+        raise SerializationError(f"{path}: cannot be written: {error}") from error
+    except (Invalid, KeyError, TypeError, ValueError) as error:
+        raise SerializationError(f"the IR cannot be written: {error!r}") from error
+    _remove_stale(path, name)
+
+
+def _constants_pattern(path: Path) -> re.Pattern[str]:
+    return re.compile(rf"{re.escape(path.stem)}\.[0-9a-f]{{16}}\.safetensors")
+
+
+def _write_constants(tensors: dict[str, torch.Tensor], path: Path) -> str:
+    # As bytes: every dtype, also those safetensors has no name for. The JSON holds the types.
+    raw = {name: _bytes_of(tensor).clone() for name, tensor in sorted(tensors.items())}
+    content = safetensors.torch.save(raw)
+    name = f"{path.stem}.{hashlib.sha256(content).hexdigest()[:16]}.safetensors"
+    _write_whole(path.with_name(name), content)
+    return name
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _remove_stale(path: Path, keep: str | None) -> None:
+    """Constants of an earlier save under the same name are no longer referred to."""
+    pattern = _constants_pattern(path)
+    for other in path.parent.glob(f"{glob.escape(path.stem)}.*.safetensors"):
+        if other.name != keep and pattern.fullmatch(other.name):
+            other.unlink()
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise SerializationError(f"the key {twice!r:.60} occurs twice in one object")
+    return made
+
+
+def _no_constant(text: str) -> Any:
+    raise SerializationError(f"{text} is not JSON; it is written 'float:...'")
+
+
+def _parse(text: str | bytes) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
+    except RecursionError:
+        raise SerializationError("nests too deeply to be an IR") from None
+    except UnicodeDecodeError as error:
+        raise SerializationError(f"not UTF-8 text: {error}") from None
+    except ValueError as error:
+        raise SerializationError(f"not JSON: {error}") from None
+
+
+def deserialize_ir(text: str) -> IR:
+    """The IR that `serialize_ir` wrote, validated."""
+    if len(text) > MAX_FILE_BYTES:
+        raise SerializationError(f"larger than {MAX_FILE_BYTES} characters")
+
+    def no_file(name: str, meta: TensorMeta) -> torch.Tensor:
+        raise Invalid(f"the constant {name!r} is in a file beside it; use load_ir")
+
+    return decode_ir(_parse(text), no_file)
+
+
+def load_ir(path: str | Path, *, max_bytes: int = MAX_FILE_BYTES) -> IR:
+    """Read and validate an IR. Raises `SerializationError` that says where it is wrong.
+
+    `max_bytes` bounds the JSON file, whose content takes many times its size in memory.
+    """
+    path = Path(path)
+    try:
+        if (size := path.stat().st_size) > max_bytes:
+            raise SerializationError(f"{path}: {size} bytes; the limit is {max_bytes} (max_bytes=)")
+        content = path.read_bytes()
+    except OSError as error:
+        raise SerializationError(f"{path}: cannot be read: {error}") from error
+    try:
+        document = _parse(content)
+        with contextlib.ExitStack() as stack:
+            return decode_ir(document, _ConstantsFile(path, document, stack).read)
+    except SerializationError as error:
+        raise SerializationError(f"{path}: {error}") from error.__cause__
+
+
+class _ConstantsFile:
+    """The `.safetensors` beside a JSON file, opened when the first constant is read."""
+
+    def __init__(self, path: Path, document: Any, stack: contextlib.ExitStack) -> None:
+        self._path = path
+        self._name = document.get("constants_file") if isinstance(document, dict) else None
+        self._stack = stack
+        self._file: Any = None
+
+    def read(self, name: str, meta: TensorMeta) -> torch.Tensor:
+        try:
+            file = self._open()
+            if name not in file.keys():  # noqa: SIM118 (not a dict)
+                raise Invalid(f"the constants file has no {name!r:.60}")
+            view = file.get_slice(name)
+            sizes = [size for size in meta.shape if isinstance(size, int)]
+            dtype = DTYPES[meta.dtype]
+            wanted = dtype.itemsize
+            for size in sizes:
+                wanted *= size
+            if view.get_dtype() != "U8" or view.get_shape() != [wanted]:
+                raise Invalid(f"the constants file holds another tensor than {meta.describe()}")
+            raw = file.get_tensor(name)
+        except (OSError, SafetensorError) as error:
+            raise Invalid(f"the constants file {self._name!r:.80} is damaged: {error}") from None
+        if dtype is torch.bool and bool((raw > 1).any()):
+            raise Invalid("a bool constant with a byte that is neither 0 nor 1")
+        # The start of a tensor in the file need not be aligned for its dtype.
+        return raw.clone().view(dtype).reshape(sizes)
+
+    def _open(self) -> Any:
+        if self._file is None:
+            name = self._name
+            if type(name) is not str or Path(name).name != name or name in ("", ".", ".."):
+                raise Invalid(f"constants_file is {name!r:.80}, which is no file beside it")
+            place = self._path.with_name(name)
+            if not place.is_file():
+                raise Invalid(f"the constants file {name!r:.80} is missing")
+            self._file = self._stack.enter_context(safe_open(place, framework="pt", device="cpu"))
+        return self._file

@@ -1,0 +1,229 @@
+"""How values nest: PyTorch's pytree specs as plain data, and back.
+
+A type is never imported because a file names it. A result whose type this process does not know
+to pytree comes back as a dict (if it is a mapping) or as a tuple.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from torch_ir.errors import ConversionError, ExecutionError
+from torch_ir.ir import TreeSpec
+
+__all__ = ["flat_positions", "flatten_inputs", "from_pytree", "leaves", "unflatten"]
+
+MAX_DEPTH = 64
+"""Deeper nesting is refused, on conversion and on loading alike."""
+
+
+def _type_name(kind: Any) -> str:
+    entry = pytree.SUPPORTED_SERIALIZED_TYPES.get(kind)
+    name = entry.serialized_type_name if entry is not None else None
+    # pytree fills in a marker where the registration gave no name.
+    return name if name and "." in name else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _keys(context: Any, count: int) -> list[Any] | None:
+    """The keys of a mapping-like node: dicts keep them as context, dataclasses nest them."""
+    candidates = [context]
+    if isinstance(context, tuple | list):
+        candidates += list(context)
+    for candidate in candidates:
+        if (
+            isinstance(candidate, tuple | list)
+            and len(candidate) == count
+            and all(isinstance(key, str | int | float | bool) for key in candidate)
+        ):
+            return list(candidate)
+    return None
+
+
+def from_pytree(spec: pytree.TreeSpec, leaf: Callable[[], TreeSpec], depth: int = 0) -> TreeSpec:
+    """Describe a pytree; `leaf()` gives the description of each leaf in turn."""
+    if depth > MAX_DEPTH:
+        raise ConversionError(f"inputs or outputs nest deeper than {MAX_DEPTH} levels")
+    if spec.is_leaf():
+        return leaf()
+    children = [from_pytree(child, leaf, depth + 1) for child in spec.children()]
+    kind, context = spec.type, spec.context
+    if kind is tuple:
+        return TreeSpec("tuple", children)
+    if kind is list:
+        return TreeSpec("list", children)
+    if kind in (dict, collections.OrderedDict):
+        keys = list(context)
+        for key in keys:
+            if not isinstance(key, str | int | float | bool):
+                raise ConversionError(
+                    f"a dict of inputs or outputs has the key {key!r}; "
+                    "only str and numbers can be stored"
+                )
+        return TreeSpec("dict", children, keys=keys, context=kind.__name__)
+    if kind is collections.namedtuple:  # pytree's marker for every namedtuple
+        return TreeSpec(
+            "namedtuple",
+            children,
+            keys=list(context._fields),
+            type_name=f"{context.__module__}.{context.__qualname__}",
+        )
+    return TreeSpec(
+        "custom",
+        children,
+        keys=_keys(context, len(children)),
+        type_name=_type_name(kind),
+        context=_dump_context(kind, context),
+    )
+
+
+def _dump_context(kind: Any, context: Any) -> str:
+    """The context as JSON text by the type's own registered function; "" if it has none."""
+    entry = pytree.SUPPORTED_SERIALIZED_TYPES.get(kind)
+    dump = entry.to_dumpable_context if entry is not None else None
+    try:
+        return json.dumps(dump(context) if dump is not None else context)
+    except (TypeError, ValueError):
+        return ""
+
+
+def leaves(spec: TreeSpec) -> list[TreeSpec]:
+    """All leaves and constants of a tree, in order."""
+    if spec.kind in ("leaf", "constant"):
+        return [spec]
+    return [leaf for child in spec.children for leaf in leaves(child)]
+
+
+def _known_type(spec: TreeSpec) -> Any:
+    """The type this process has registered with pytree under that name, or None."""
+    return next(
+        (kind for kind in pytree.SUPPORTED_NODES if _type_name(kind) == spec.type_name), None
+    )
+
+
+def unflatten(spec: TreeSpec | None, values: Sequence[Any]) -> Any:
+    """Nest flat values as the tree says.
+
+    >>> pair = TreeSpec("dict", [TreeSpec("leaf", index=1), TreeSpec("constant")], keys=["a", "b"])
+    >>> unflatten(pair, [10, 20])
+    {'a': 20, 'b': None}
+    """
+    if spec is None:
+        return values[0] if len(values) == 1 else tuple(values)
+    if spec.kind == "leaf":
+        assert spec.index is not None
+        return values[spec.index]
+    if spec.kind == "constant":
+        return spec.value
+    children = [unflatten(child, values) for child in spec.children]
+    if spec.kind == "list":
+        return children
+    if spec.kind == "dict":
+        pairs = zip(spec.keys or [], children, strict=True)
+        return collections.OrderedDict(pairs) if spec.context == "OrderedDict" else dict(pairs)
+    if spec.kind == "namedtuple":
+        # A class of that name and those fields; the model's own class is not imported for it.
+        fields = [str(key) for key in spec.keys or []]
+        return collections.namedtuple(spec.type_name.rpartition(".")[2], fields)(*children)
+    if spec.kind == "custom":
+        return _unflatten_custom(spec, children)
+    return tuple(children)
+
+
+def _unflatten_custom(spec: TreeSpec, children: list[Any]) -> Any:
+    module, _, name = spec.type_name.rpartition(".")
+    if module == "torch.return_types" and name in torch.return_types.__all__:
+        return getattr(torch.return_types, name)(children)
+    kind = _known_type(spec)
+    if kind is not None and spec.context:
+        entry = pytree.SUPPORTED_SERIALIZED_TYPES.get(kind)
+        context = json.loads(spec.context)
+        if entry is not None and entry.from_dumpable_context is not None:
+            context = entry.from_dumpable_context(context)
+        return pytree.SUPPORTED_NODES[kind].unflatten_fn(children, context)
+    if spec.keys is not None:
+        return dict(zip(spec.keys, children, strict=True))
+    return tuple(children)
+
+
+def flat_positions(spec: TreeSpec, path: str = "") -> dict[int, str]:
+    """Where each leaf sits: index -> path such as `args[0]['mask']`, for error messages."""
+    if spec.kind == "leaf":
+        assert spec.index is not None
+        return {spec.index: path}
+    found: dict[int, str] = {}
+    for i, child in enumerate(spec.children):
+        key = spec.keys[i] if spec.keys is not None else i
+        found.update(flat_positions(child, f"{path}[{key!r}]"))
+    return found
+
+
+def flatten_inputs(spec: TreeSpec, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """The flat inputs of a call that must nest like the exported one."""
+    positional, keyword = spec.children
+    if len(args) != len(positional.children):
+        raise ExecutionError(
+            f"{len(args)} positional inputs given, the model was extracted with "
+            f"{len(positional.children)}"
+        )
+    names = [str(key) for key in keyword.keys or []]
+    if set(kwargs) != set(names):
+        missing, surplus = sorted(set(names) - set(kwargs)), sorted(set(kwargs) - set(names))
+        raise ExecutionError(f"keyword inputs: missing {missing}, unexpected {surplus}")
+    count = sum(leaf.kind == "leaf" for leaf in leaves(spec))
+    flat: list[Any] = [None] * count
+    for i, (child, value) in enumerate(zip(positional.children, args, strict=True)):
+        _flatten(child, value, flat, f"input {i}")
+    for name, child in zip(names, keyword.children, strict=True):
+        _flatten(child, kwargs[name], flat, f"input {name!r}")
+    return flat
+
+
+def _flatten(spec: TreeSpec, value: Any, into: list[Any], where: str) -> None:
+    if spec.kind == "leaf":
+        assert spec.index is not None
+        into[spec.index] = value
+        return
+    if spec.kind == "constant":
+        if type(value) is not type(spec.value) or value != spec.value:
+            raise ExecutionError(
+                f"{where}: the model was extracted with the constant {spec.value!r}, "
+                f"got {value!r}; extract it again for another value"
+            )
+        return
+    items = _children(spec, value, where)
+    for i, (child, item) in enumerate(zip(spec.children, items, strict=True)):
+        key = spec.keys[i] if spec.keys is not None else i
+        _flatten(child, item, into, f"{where}[{key!r}]")
+
+
+def _children(spec: TreeSpec, value: Any, where: str) -> list[Any]:
+    expected = spec.type_name or spec.context or spec.kind
+    if spec.kind == "dict":
+        if not isinstance(value, dict) or set(value) != set(spec.keys or []):
+            raise ExecutionError(
+                f"{where}: expected a dict with the keys {spec.keys}, got {value!r:.200}"
+            )
+        return [value[key] for key in spec.keys or []]
+    if spec.kind in ("tuple", "list", "namedtuple"):
+        if not isinstance(value, tuple | list) or len(value) != len(spec.children):
+            raise ExecutionError(
+                f"{where}: expected a {expected} of {len(spec.children)}, "
+                f"got {type(value).__name__}"
+            )
+        return list(value)
+    node = pytree.SUPPORTED_NODES.get(type(value))
+    items = list(node.flatten_fn(value)[0]) if node is not None else None
+    if items is None and isinstance(value, dict) and spec.keys is not None:
+        items = [value[key] for key in spec.keys if key in value]
+    if items is None or len(items) != len(spec.children):
+        raise ExecutionError(
+            f"{where}: expected {expected} with {len(spec.children)} items, "
+            f"got {type(value).__name__}"
+        )
+    return items

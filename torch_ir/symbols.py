@@ -1,0 +1,130 @@
+"""Symbolic sizes: evaluates expressions such as `2*s0 + 1`, and binds symbols from input shapes.
+
+Expressions come from files, so they are parsed to a tree of known node types, never `eval`ed.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+
+from torch_ir.errors import ExecutionError
+from torch_ir.ir import Symbol, TensorMeta
+
+__all__ = ["bind_symbols", "evaluate", "free_symbols"]
+
+MAX_EXPRESSION = 4096
+_MAX_EXPONENT = 64
+
+_BINARY: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_FUNCTIONS: dict[str, Callable[..., int]] = {
+    "CeilToInt": math.ceil,
+    "CleanDiv": operator.floordiv,
+    "FloorDiv": operator.floordiv,
+    "Max": max,
+    "Min": min,
+    "Mod": operator.mod,
+    "PythonMod": operator.mod,
+    "TruncToInt": math.trunc,
+}
+
+
+@functools.lru_cache(maxsize=4096)
+def _parse(expression: str) -> ast.expr:
+    if len(expression) > MAX_EXPRESSION:
+        raise ValueError(f"size expression longer than {MAX_EXPRESSION} characters")
+    try:
+        return ast.parse(expression, mode="eval").body
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(f"{expression!r} is not a size expression") from error
+
+
+def _evaluate(node: ast.expr, values: Mapping[str, int]) -> int:
+    match node:
+        case ast.Constant(value=int() as value):
+            return value
+        case ast.Name(id=name) if name in values:
+            return values[name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_evaluate(operand, values)
+        case ast.BinOp(left=left, op=ast.Pow(), right=right):
+            exponent = _evaluate(right, values)
+            if not 0 <= exponent <= _MAX_EXPONENT:
+                raise ValueError(f"exponent {exponent} in a size expression")
+            return _evaluate(left, values) ** exponent
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+            return _BINARY[type(op)](_evaluate(left, values), _evaluate(right, values))
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
+            return _FUNCTIONS[name](*(_evaluate(argument, values) for argument in arguments))
+    raise ValueError(f"{ast.unparse(node)!r} is not a size that the inputs determine")
+
+
+def evaluate(expression: str, values: Mapping[str, int]) -> int:
+    """The number that an expression stands for.
+
+    >>> evaluate("2*s0 + Max(1, s1)", {"s0": 3, "s1": 4})
+    10
+    """
+    try:
+        return _evaluate(_parse(expression), values)
+    except (ZeroDivisionError, OverflowError, TypeError, RecursionError) as error:
+        raise ValueError(f"{expression!r} has no value for {dict(values)}") from error
+
+
+def free_symbols(expression: str) -> set[str]:
+    """Names in an expression that stand for sizes."""
+    return {
+        node.id
+        for node in ast.walk(_parse(expression))
+        if isinstance(node, ast.Name) and node.id not in _FUNCTIONS
+    }
+
+
+def bind_symbols(
+    symbols: Mapping[str, Symbol],
+    inputs: Sequence[TensorMeta],
+    shapes: Sequence[Sequence[int]],
+    numbers: Mapping[str, int],
+) -> dict[str, int]:
+    """Values of all symbols that the inputs determine; every size checked against them.
+
+    `shapes` are the actual shapes, beside `inputs`; `numbers` the values of inputs that are Python
+    numbers, by their expression. Raises `ExecutionError` naming the input and the dimension.
+    """
+    values: dict[str, int] = dict(numbers)
+    for meta, shape in zip(inputs, shapes, strict=True):
+        for expected, size in zip(meta.shape, shape, strict=True):
+            if isinstance(expected, str) and expected.isidentifier():
+                values.setdefault(expected, size)
+    for name, size in values.items():
+        symbol = symbols.get(name)
+        if symbol is None:
+            continue
+        if size < symbol.min or (symbol.max is not None and size > symbol.max):
+            upper = "" if symbol.max is None else f" and at most {symbol.max}"
+            raise ExecutionError(f"size {name} = {size} must be at least {symbol.min}{upper}")
+    for meta, shape in zip(inputs, shapes, strict=True):
+        for dim, (expected, size) in enumerate(zip(meta.shape, shape, strict=True)):
+            if isinstance(expected, int):
+                wanted = expected
+            else:
+                try:
+                    wanted = evaluate(expected, values)
+                except ValueError as error:
+                    raise ExecutionError(f"input {meta.name}, dimension {dim}: {error}") from error
+            if size != wanted:
+                said = "" if str(wanted) == str(expected) else f" ({expected})"
+                raise ExecutionError(
+                    f"input {meta.name}: dimension {dim} is {size}, the IR says {wanted}{said}; "
+                    f"expected {meta.describe()}, got shape {list(shape)}"
+                )
+    return values

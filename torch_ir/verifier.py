@@ -1,0 +1,359 @@
+"""Compares an IR's results with those of the model it was extracted from.
+
+The model and the caller's tensors are left as they were, also where the model mutates them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+
+from torch_ir.errors import TorchIRError
+from torch_ir.executor import IRExecutor
+from torch_ir.ir import IR, OpNode
+from torch_ir.reference import reference_values
+from torch_ir.weight_loader import load_weights
+
+__all__ = ["OutputComparison", "VerificationReport", "verify_ir", "verify_ir_with_state_dict"]
+
+DEFAULT_TOLERANCE = 1e-4
+
+
+@dataclass(slots=True)
+class OutputComparison:
+    """One value, the model's beside the IR's."""
+
+    name: str
+    """Where it sits in the result (`['logits']`), `mutation of <key>`, or a node's name."""
+    matches: bool
+    reason: str = ""
+    """Why it does not match; "" if it does."""
+    max_abs_error: float = 0.0
+    max_rel_error: float = 0.0
+    snr_db: float = math.inf
+    """10 log10(signal power / error power); infinite if the values are equal."""
+
+
+@dataclass(slots=True)
+class VerificationReport:
+    """What `verify_ir` found."""
+
+    is_valid: bool
+    outputs: list[OutputComparison] = field(default_factory=list)
+    error_message: str | None = None
+    """Why nothing could be compared: the IR failed to run, or its structure differs."""
+    first_departing_node: OutputComparison | None = None
+    """On request: the first node whose value is not the model's."""
+    nodes_compared: int = 0
+
+    @property
+    def max_abs_error(self) -> float:
+        return max((o.max_abs_error for o in self.outputs), default=0.0)
+
+    @property
+    def max_rel_error(self) -> float:
+        return max((o.max_rel_error for o in self.outputs), default=0.0)
+
+    @property
+    def min_snr_db(self) -> float:
+        return min((o.snr_db for o in self.outputs), default=math.inf)
+
+    def __str__(self) -> str:
+        lines = [
+            f"verification {'passed' if self.is_valid else 'FAILED'}: "
+            f"{len(self.outputs)} values compared, max abs error {self.max_abs_error:.3g}, "
+            f"max rel error {self.max_rel_error:.3g}, SNR {self.min_snr_db:.1f} dB"
+        ]
+        if self.error_message:
+            lines.append(f"  {self.error_message}")
+        lines += [f"  {o.name}: {o.reason}" for o in self.outputs if not o.matches][:20]
+        if self.nodes_compared:
+            lines.append(f"  {self.nodes_compared} nodes compared one by one")
+        if self.first_departing_node is not None:
+            node = self.first_departing_node
+            lines.append(f"  first node that departs: {node.name}: {node.reason}")
+        return "\n".join(lines)
+
+
+def compare_values(
+    name: str, expected: Any, actual: Any, rtol: float, atol: float
+) -> OutputComparison:
+    """Compare two leaves; NaN equals NaN, and dtype and shape count."""
+    if not isinstance(expected, torch.Tensor) or not isinstance(actual, torch.Tensor):
+        return _compare_numbers(name, expected, actual, rtol, atol)
+    if expected.dtype != actual.dtype or expected.shape != actual.shape:
+        reason = (
+            f"the model gives {expected.dtype}{list(expected.shape)}, "
+            f"the IR {actual.dtype}{list(actual.shape)}"
+        )
+        return OutputComparison(name, False, reason, math.inf, math.inf, -math.inf)
+    wide = torch.complex128 if expected.is_complex() else torch.float64
+    left, right = expected.detach().cpu().to(wide), actual.detach().cpu().to(wide)
+    same = (left == right) | (left.isnan() & right.isnan())
+    error = torch.where(same, 0.0, (left - right).abs())
+    error = torch.where(error.isnan(), math.inf, error)  # one is NaN or infinite, the other not
+    bad = error > atol + rtol * torch.where(same, 0.0, left.abs())
+    if error.numel() == 0:
+        return OutputComparison(name, True)
+    relative = torch.where(error == 0, 0.0, error / left.abs())
+    comparison = OutputComparison(
+        name,
+        not bool(bad.any()),
+        "",
+        float(error.max()),
+        float(torch.where(relative.isnan(), math.inf, relative).max()),
+        _snr(left, error),
+    )
+    if not comparison.matches:
+        worst = int(error.flatten().argmax())
+        index = [int(i) for i in torch.unravel_index(torch.tensor(worst), error.shape)]
+        comparison.reason = (
+            f"{int(bad.sum())} of {bad.numel()} values differ, the most at {index}: "
+            f"the model gives {left.flatten()[worst].item()}, "
+            f"the IR {right.flatten()[worst].item()}"
+        )
+    return comparison
+
+
+def _snr(signal: torch.Tensor, error: torch.Tensor) -> float:
+    usable = signal.isfinite() & error.isfinite()
+    if not bool((error > 0).any()):
+        return math.inf
+    noise = float((error[usable] ** 2).sum())
+    power = float((signal[usable].abs() ** 2).sum())
+    if noise == 0:
+        return -math.inf  # only NaN or infinity differs
+    return 10 * math.log10(power / noise) if power > 0 else -math.inf
+
+
+def _compare_numbers(
+    name: str, expected: Any, actual: Any, rtol: float, atol: float
+) -> OutputComparison:
+    if type(expected) is not type(actual):
+        reason = f"the model gives {expected!r:.60}, the IR {actual!r:.60}"
+        return OutputComparison(name, False, reason, math.inf, math.inf, -math.inf)
+    if isinstance(expected, float):
+        tensors = [torch.tensor(value, dtype=torch.float64) for value in (expected, actual)]
+        return compare_values(name, *tensors, rtol, atol)
+    matches = bool(expected == actual)
+    reason = "" if matches else f"the model gives {expected!r:.60}, the IR {actual!r:.60}"
+    return OutputComparison(name, matches, reason)
+
+
+def _structure(value: Any) -> Any:
+    """Shape of a nested result. A type that the IR could not rebuild counts as its plain kind."""
+    if isinstance(value, Mapping):
+        return {str(key): _structure(item) for key, item in value.items() if item is not None}
+    if isinstance(value, tuple | list):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return (kind, [_structure(item) for item in value])
+    leaves, spec = pytree.tree_flatten(value)
+    if spec.is_leaf():
+        return "*"
+    return (str(spec.type), [_structure(leaf) for leaf in leaves])
+
+
+def _leaves(value: Any) -> list[tuple[str, Any]]:
+    """Leaves with their paths; mappings by key, so that a dict equals a ModelOutput."""
+    if isinstance(value, Mapping):
+        return [
+            (f"[{key!r}]{path}", leaf)
+            for key, item in value.items()
+            for path, leaf in _leaves(item)
+            if leaf is not None
+        ]
+    paths, _ = pytree.tree_flatten_with_path(value)
+    found = []
+    for keys, leaf in paths:
+        found.append((pytree.keystr(keys) or "output", leaf))
+    return found
+
+
+@contextmanager
+def _unchanged(model: torch.nn.Module, ir: IR) -> Iterator[None]:
+    """Put back the buffers that the model's run mutates."""
+    tensors = dict(model.named_buffers(remove_duplicate=False))
+    tensors |= dict(model.named_parameters(remove_duplicate=False))
+    kept = {
+        m.target: tensors[m.target].detach().clone()
+        for m in ir.mutations
+        if m.kind == "buffer" and m.target in tensors
+    }
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for key, old in kept.items():
+                tensors[key].copy_(old)
+
+
+def _copied(value: Any) -> Any:
+    return pytree.tree_map_only(torch.Tensor, lambda tensor: tensor.detach().clone(), value)
+
+
+def _run_model(
+    model: torch.nn.Module, ir: IR, inputs: Sequence[Any], kwargs: Mapping[str, Any], seed: int
+) -> tuple[Any, dict[str, torch.Tensor]]:
+    """The model's result, and what it left in the buffers and inputs that it mutates."""
+    arguments, keywords = _copied(tuple(inputs)), _copied(dict(kwargs))
+    with _unchanged(model, ir), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        result = model(*arguments, **keywords)
+        state = dict(model.named_buffers(remove_duplicate=False))
+        mutated = {
+            m.target: state[m.target].detach().clone()
+            for m in ir.mutations
+            if m.kind == "buffer" and m.target in state
+        }
+        result = _copied(result)
+    flat = pytree.tree_leaves((arguments, keywords))
+    tensors = [value for value in flat if isinstance(value, torch.Tensor)]
+    names = [meta.name for meta in ir.graph_inputs if not meta.is_scalar]
+    if len(names) == len(tensors):
+        by_name = dict(zip(names, tensors, strict=True))
+        mutated |= {m.target: by_name[m.target] for m in ir.mutations if m.kind == "input"}
+    return result, mutated
+
+
+def verify_ir(
+    ir: IR,
+    weights_path: str | Path,
+    original_model: torch.nn.Module,
+    test_inputs: Sequence[Any],
+    rtol: float = DEFAULT_TOLERANCE,
+    atol: float = DEFAULT_TOLERANCE,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    node_by_node: bool = False,
+) -> tuple[bool, VerificationReport]:
+    """Run the IR with weights from a file and compare with the model, which has its own."""
+    try:
+        weights = load_weights(weights_path, ir)
+    except TorchIRError as error:
+        return False, VerificationReport(False, error_message=str(error))
+    return verify_ir_with_state_dict(
+        ir,
+        weights,
+        original_model,
+        test_inputs,
+        rtol,
+        atol,
+        kwargs=kwargs,
+        node_by_node=node_by_node,
+    )
+
+
+def verify_ir_with_state_dict(
+    ir: IR,
+    state_dict: Mapping[str, torch.Tensor],
+    original_model: torch.nn.Module,
+    test_inputs: Sequence[Any],
+    rtol: float = DEFAULT_TOLERANCE,
+    atol: float = DEFAULT_TOLERANCE,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    node_by_node: bool = False,
+    seed: int = 0,
+) -> tuple[bool, VerificationReport]:
+    """Run the IR with these weights and compare with the model.
+
+    Non-persistent buffers, which no state_dict holds, are taken from the model. With
+    `node_by_node` the first node whose value departs from the model's is named.
+
+    >>> from torch_ir import extract_ir
+    >>> model, x = torch.nn.Linear(3, 2), torch.ones(1, 3)
+    >>> verify_ir_with_state_dict(extract_ir(model, (x,)), model.state_dict(), model, (x,))[0]
+    True
+    """
+    keywords = dict(kwargs or {})
+    weights = dict(state_dict)
+    for key in ir.non_persistent:
+        if key not in weights and (value := _attribute(original_model, key)) is not None:
+            weights[key] = value
+    expected, expected_state = _run_model(original_model, ir, test_inputs, keywords, seed)
+    seen: dict[str, Any] = {}
+
+    def observe(node: OpNode, value: Any) -> None:
+        seen[node.name] = _copied(value)
+
+    try:
+        executor = IRExecutor(ir, weights, allow_surplus=True)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            actual, actual_state = executor.run_with_mutations(
+                _copied(tuple(test_inputs)),
+                _copied(keywords),
+                observe=observe if node_by_node else None,
+            )
+    except TorchIRError as error:
+        report = VerificationReport(False, error_message=str(error))
+    else:
+        report = _compare(expected, actual, rtol, atol)
+        for key, value in actual_state.items():
+            if key in expected_state:
+                report.outputs.append(
+                    compare_values(f"mutation of {key}", expected_state[key], value, rtol, atol)
+                )
+        report.is_valid = report.error_message is None and all(o.matches for o in report.outputs)
+    if node_by_node:
+        with _unchanged(original_model, ir):
+            _find_departure(report, ir, seen, original_model, test_inputs, keywords, rtol, atol)
+    return report.is_valid, report
+
+
+def _compare(expected: Any, actual: Any, rtol: float, atol: float) -> VerificationReport:
+    if _structure(expected) != _structure(actual):
+        message = (
+            "the results nest differently\n"
+            f"    model: {_structure(expected)!s:.500}\n    IR:    {_structure(actual)!s:.500}"
+        )
+        return VerificationReport(False, error_message=message)
+    pairs = zip(_leaves(expected), _leaves(actual), strict=True)
+    outputs = [compare_values(path, left, right, rtol, atol) for (path, left), (_, right) in pairs]
+    return VerificationReport(all(output.matches for output in outputs), outputs)
+
+
+def _attribute(model: torch.nn.Module, key: str) -> torch.Tensor | None:
+    found: Any = model
+    for part in key.split("."):
+        found = getattr(found, part, None)
+    return found if isinstance(found, torch.Tensor) and not found.is_meta else None
+
+
+def _find_departure(
+    report: VerificationReport,
+    ir: IR,
+    seen: dict[str, Any],
+    model: torch.nn.Module,
+    inputs: Sequence[Any],
+    kwargs: dict[str, Any],
+    rtol: float,
+    atol: float,
+) -> None:
+    """Compare node by node with the model traced anew and run by PyTorch's own interpreter."""
+    reference = reference_values(ir, model, _copied(tuple(inputs)), _copied(kwargs))
+    for node in ir.nodes:
+        if node.name not in reference or node.name not in seen:
+            continue
+        report.nodes_compared += 1
+        place = f"{node.name} ({node.op_type})"
+        expected, actual = reference[node.name], seen[node.name]
+        if isinstance(expected, list | tuple) != isinstance(actual, list | tuple):
+            expected, actual = (expected,), (actual,)
+        pairs = (
+            zip(expected, actual, strict=False)
+            if isinstance(expected, list | tuple)
+            else [(expected, actual)]
+        )
+        for left, right in pairs:
+            comparison = compare_values(place, left, right, rtol, atol)
+            if not comparison.matches:
+                report.first_departing_node = comparison
+                return
