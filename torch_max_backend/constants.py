@@ -40,3 +40,10 @@ def full(
 ) -> MaxTensor:
     """A tensor of `shape` filled with `value`."""
     return ops.broadcast_to(scalar(value, dtype, device), list(shape))
+
+
+def iota(length: Size, device: DeviceRef, dtype: torch.dtype = torch.int64) -> MaxTensor:
+    """0, 1, ... length - 1, made where it is read: no memory of its own in the compiled graph."""
+    if length == 0:
+        return full([0], 0, dtype, device)
+    return ops.range(0, length, 1, out_dim=length, dtype=max_dtype(dtype), device=device)
