@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, no_type_check
 from weakref import WeakValueDictionary
 
 from max import driver, engine
@@ -60,6 +60,7 @@ class CompiledGraph:
         run = boxed_call(self.program, model)
         self.run = timed(run, self.what) if flags.profile() else run
 
+    @no_type_check  # on the per-call path
     def __call__(self, args: list[Any]) -> list[Any]:
         return self.run(args)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Union
 
 import sympy
 import torch
 from torch._ops import OpOverload
 
-SymSize: TypeAlias = int | sympy.Expr
+SymSize = Union[int, sympy.Expr]  # noqa: UP007 - mypy sees no alias in `|` with an untyped class
 """A size before lowering: an int, or an expression over the graph's symbols."""
 
 

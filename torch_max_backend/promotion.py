@@ -97,11 +97,12 @@ def promote(*operands: Operand, to: torch.dtype | None = None) -> list[MaxTensor
     return [as_tensor(operand, dtype, device) for operand in operands]
 
 
-def elementwise(*names: str, int_to_float: bool = False) -> Callable[[F], F]:
+def elementwise(*names: str, int_to_float: bool = False, wide: bool = False) -> Callable[[F], F]:
     """Decorate a pointwise lowering: promote its arguments `names` (default: `self`) together.
 
     With `int_to_float`, ints and bools are computed in the default float dtype, as PyTorch does
-    for sqrt, exp, true division and the like. A named argument that is None stays None.
+    for sqrt, exp, true division and the like. With `wide`, 16-bit floats are computed in float32
+    and the result is rounded once, again as PyTorch does. A named argument that is None stays None.
     """
     names = names or ("self",)
 
@@ -118,8 +119,10 @@ def elementwise(*names: str, int_to_float: bool = False) -> Callable[[F], F]:
             dtype = result_dtype(*operands)
             if int_to_float:
                 dtype = floating(dtype)
-            bound.arguments.update(zip(given, promote(*operands, to=dtype), strict=True))
-            return lowering(*bound.args, **bound.kwargs)
+            computed = torch.float32 if wide and dtype in HALF else dtype
+            bound.arguments.update(zip(given, promote(*operands, to=computed), strict=True))
+            result = lowering(*bound.args, **bound.kwargs)
+            return result if computed is dtype else cast(result, dtype)
 
         return promoted  # type: ignore[return-value]
 
@@ -129,6 +132,11 @@ def elementwise(*names: str, int_to_float: bool = False) -> Callable[[F], F]:
 def opmath(tensor: MaxTensor) -> MaxTensor:
     """16-bit floats as float32: where MAX computes in 16 bits, PyTorch computes in 32."""
     return cast(tensor, torch.float32) if dtype_of(tensor) in HALF else tensor
+
+
+def in_opmath(function: Callable[..., MaxTensor], *tensors: MaxTensor) -> MaxTensor:
+    """`function` of the tensors, with 16-bit floats widened before and the result rounded once."""
+    return cast(function(*map(opmath, tensors)), dtype_of(tensors[0]))
 
 
 def sum_dtype(tensor: MaxTensor, dtype: torch.dtype | None) -> torch.dtype:

@@ -34,7 +34,8 @@ class Entry:
 
 def _users_line() -> str:
     for frame in reversed(traceback.extract_stack()):
-        if not frame.filename.startswith(_PACKAGE) and "collections" not in frame.filename:
+        generated = frame.filename.startswith("<")  # a type checker's wrapper
+        if not generated and not frame.filename.startswith(_PACKAGE):
             return f"{frame.filename}:{frame.lineno}  {frame.line}"
     return "an unknown place"
 
@@ -74,7 +75,7 @@ class OpMapping(MutableMapping[Any, Lowering]):
         self._entries: dict[Op, Entry] = {}
 
     def register(
-        self, op: Op, lowering: Lowering, *, needs_call: bool, builtin: bool, override: bool
+        self, op: Any, lowering: Any, *, needs_call: bool, builtin: bool, override: bool
     ) -> None:
         """Add a row; a second one for the same key must say `override=True`."""
         _check(op, lowering)
@@ -86,15 +87,15 @@ class OpMapping(MutableMapping[Any, Lowering]):
         """The row that lowers `op`: its own, else its packet's."""
         return self._entries.get(op) or self._entries.get(op.overloadpacket)
 
-    def __getitem__(self, op: Op) -> Lowering:
+    def __getitem__(self, op: Any) -> Lowering:
         return self._entries[op].lowering
 
-    def __setitem__(self, op: Op, lowering: Lowering) -> None:
+    def __setitem__(self, op: Any, lowering: Any) -> None:
         # A user's function may ask for the call's context as ours do, by naming the parameter.
         needs_call = callable(lowering) and "call" in _keyword_only(lowering)
         self.register(op, lowering, needs_call=needs_call, builtin=False, override=True)
 
-    def __delitem__(self, op: Op) -> None:
+    def __delitem__(self, op: Any) -> None:
         del self._entries[op]
 
     def __iter__(self) -> Iterator[Op]:
@@ -149,6 +150,7 @@ def decomposition_table() -> dict[OpOverload, Callable[..., Any]]:
     """
     from torch._decomp import core_aten_decompositions
     from torch._decomp import decomposition_table as every_decomposition
+    from torch._decomp.decompositions import nop_decomposition
 
     core = core_aten_decompositions()
     table: dict[OpOverload, Callable[..., Any]] = {}
@@ -156,6 +158,8 @@ def decomposition_table() -> dict[OpOverload, Callable[..., Any]]:
         for op, decomposition in source.items():
             if not isinstance(op, OpOverload) or op in table or is_mapped(op):
                 continue
+            if decomposition is nop_decomposition:
+                continue  # lift_fresh and the like make fake tensors out of real ones: not ours
             if source is every_decomposition and torch.Tag.core in op.tags:
                 continue  # its decompositions lead below ATen, to prims that nothing lowers
             table[op] = decomposition

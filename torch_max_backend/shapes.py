@@ -107,6 +107,28 @@ def broadcast_tensors(*tensors: MaxTensor) -> list[MaxTensor]:
     return [broadcast_to(tensor, shape) for tensor in tensors]
 
 
+def fold(tensor: MaxTensor, reduced: Sequence[int]) -> MaxTensor:
+    """`tensor` as [outer, n, inner], where the middle axis runs over the dims `reduced`, sorted.
+
+    Kernels and reductions work along one axis; neighbouring dims merge without moving any data.
+    """
+    shape = sizes(tensor)
+    if reduced and list(reduced) != list(range(reduced[0], reduced[-1] + 1)):
+        kept = [i for i in range(len(shape)) if i not in reduced]
+        tensor = ops.permute(tensor, [*kept, *reduced])
+        return tensor.reshape([numel(shape[i] for i in kept), numel(shape[i] for i in reduced), 1])
+    first, last = (reduced[0], reduced[-1] + 1) if reduced else (len(shape), len(shape))
+    return tensor.reshape([numel(shape[:first]), numel(shape[first:last]), numel(shape[last:])])
+
+
+def reduced_shape(tensor: MaxTensor, reduced: Sequence[int], keepdim: bool) -> list[Size]:
+    """The shape that a reduction over the dims `reduced` leaves."""
+    shape = enumerate(sizes(tensor))
+    if keepdim:
+        return [1 if i in reduced else n for i, n in shape]
+    return [n for i, n in shape if i not in reduced]
+
+
 def from_sympy(expr: sympy.Expr | int, symbols: Mapping[str, Dim]) -> Size:
     """The size that a SymInt's expression stands for, over the graph's symbolic dims."""
     if isinstance(expr, (int, sympy.Integer)):
