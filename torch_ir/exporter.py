@@ -8,8 +8,9 @@ them on meta. The model itself is given back as it was, also after an error, and
 from __future__ import annotations
 
 import contextlib
-import inspect
+import traceback
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from torch_ir.errors import ExportError
 from torch_ir.functional import functionalize
+from torch_ir.pause import paused_gc
 
 __all__ = ["export_model", "is_meta_module", "model_name_of"]
 
@@ -159,7 +161,7 @@ def export_model(
     context = contextlib.nullcontext() if mode is None else tracing(TracingContext(mode))
     with _without_weights(model, _StandIns(mode)) as real:
         try:
-            with context, torch.no_grad():
+            with context, torch.no_grad(), paused_gc():
                 program = torch.export.export(
                     model, args, keywords, dynamic_shapes=dynamic_shapes, strict=strict
                 )
@@ -182,8 +184,13 @@ def _explain(model: torch.nn.Module, error: Exception) -> str:
     name = model_name_of(model)
     lines = [line for line in str(error).strip().splitlines() if line.strip()]
     reason = "\n  ".join(lines[:12]) if lines else type(error).__name__
-    try:
-        signature = f"\n  forward{inspect.signature(model.forward)}"
-    except (TypeError, ValueError):
-        signature = ""
-    return f"torch.export refused {name}: {type(error).__name__}: {reason}{signature}"
+    where = _user_line(error)
+    return f"torch.export refused {name}: {type(error).__name__}: {reason}{where}"
+
+
+def _user_line(error: Exception) -> str:
+    """The innermost line outside of PyTorch and of this package that the error came through."""
+    own = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+    frames = traceback.extract_tb(error.__traceback__)
+    frame = next((f for f in reversed(frames) if not f.filename.startswith((*own, "<"))), None)
+    return f"\n  from {frame.filename}:{frame.lineno}: {frame.line}" if frame is not None else ""

@@ -143,7 +143,7 @@ def _rewrite(ep: ExportedProgram, writers: list[fx.Node]) -> ExportedProgram | N
     """Rule 2 for every writer, or None (and no change) if it does not hold for one of them."""
     twins: dict[fx.Node, torch._ops.OpOverload] = {}
     for node in writers:
-        value, twin = node.args[0] if node.args else None, _functional_twin(node.target)  # type: ignore[arg-type]
+        value, twin = node.args[0] if node.args else None, _functional_twin(node.target)
         detach = node.target is aten.detach_.default
         if not isinstance(value, fx.Node) or twin is None or not _keeps_meta(node, value):
             return None
@@ -199,7 +199,7 @@ def _add_mutations(ep: ExportedProgram, mutated: dict[str, fx.Node]) -> None:
         specs.append(OutputSpec(kind, TensorArgument(name=node.name), target))
     output = ep.graph.output_node()
     values = [mutated[s.arg.name] for s in signature.input_specs if s.arg and s.arg.name in mutated]
-    output.args = ((*values, *output.args[0]),)  # type: ignore[misc]
+    output.args = ((*values, *output.args[0]),)
     ep._graph_signature = ExportGraphSignature(
         input_specs=signature.input_specs, output_specs=specs + signature.output_specs
     )
@@ -209,11 +209,11 @@ def _rename_outputs(ep: ExportedProgram) -> None:
     """The signature names the values that the graph returns now."""
     returned = ep.graph.output_node().args[0]
     for i, spec in enumerate(ep.graph_signature.output_specs):
-        node = returned[i]  # type: ignore[index]
-        if isinstance(spec.arg, TensorArgument) and spec.arg.name != node.name:  # type: ignore[union-attr]
+        node = returned[i]
+        if isinstance(spec.arg, TensorArgument) and spec.arg.name != node.name:
             ep.graph_signature.output_specs[i] = dataclasses.replace(
                 spec,
-                arg=TensorArgument(name=node.name),  # type: ignore[union-attr]
+                arg=TensorArgument(name=node.name),
             )
 
 

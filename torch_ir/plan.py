@@ -18,7 +18,7 @@ from torch_ir.errors import ExecutionError
 from torch_ir.ir import GraphRef, OpNode, Subgraph, TensorRef, Value, references
 from torch_ir.ops import registry
 from torch_ir.ops.aten_impl import PYTHON_OPS
-from torch_ir.ops.aten_ops import DENIED_OPS, HIGHER_ORDER_ARGUMENTS, resolve_overload
+from torch_ir.ops.aten_ops import DENIED_OPS, HIGHER_ORDER_ARGUMENTS, parameters, resolve_overload
 from torch_ir.ops.higher_order import HIGHER_ORDER_OPS
 
 __all__ = ["Plan", "compile_plan"]
@@ -211,8 +211,8 @@ class _Compiler:
         positional: list[Value] = []
         keywords: dict[str, Value] = {}
         in_order = True
-        for parameter in overload._schema.arguments:
-            if parameter.alias_info is not None and parameter.alias_info.is_write:
+        for parameter in parameters(overload):
+            if parameter.is_written:
                 raise ExecutionError(
                     f"node {node.name}: {node.op_type} writes into its argument "
                     f"{parameter.name!r}; an IR holds functional ops only"

@@ -25,6 +25,7 @@ from safetensors import SafetensorError, safe_open
 from torch_ir.decoder import decode_ir
 from torch_ir.errors import SerializationError
 from torch_ir.ir import IR, SCHEMA_VERSION, OpNode, Subgraph, TensorMeta, TreeSpec
+from torch_ir.pause import paused_gc
 from torch_ir.schema import (
     DTYPES,
     FORMAT,
@@ -276,7 +277,8 @@ def deserialize_ir(text: str) -> IR:
     def no_file(name: str, meta: TensorMeta) -> torch.Tensor:
         raise Invalid(f"the constant {name!r} is in a file beside it; use load_ir")
 
-    return decode_ir(_parse(text), no_file)
+    with paused_gc():
+        return decode_ir(_parse(text), no_file)
 
 
 def load_ir(path: str | Path, *, max_bytes: int = MAX_FILE_BYTES) -> IR:
@@ -292,8 +294,8 @@ def load_ir(path: str | Path, *, max_bytes: int = MAX_FILE_BYTES) -> IR:
     except OSError as error:
         raise SerializationError(f"{path}: cannot be read: {error}") from error
     try:
-        document = _parse(content)
-        with contextlib.ExitStack() as stack:
+        with paused_gc(), contextlib.ExitStack() as stack:
+            document = _parse(content)
             return decode_ir(document, _ConstantsFile(path, document, stack).read)
     except SerializationError as error:
         raise SerializationError(f"{path}: {error}") from error.__cause__

@@ -140,8 +140,8 @@ def _compare_numbers(
         reason = f"the model gives {expected!r:.60}, the IR {actual!r:.60}"
         return OutputComparison(name, False, reason, math.inf, math.inf, -math.inf)
     if isinstance(expected, float):
-        tensors = [torch.tensor(value, dtype=torch.float64) for value in (expected, actual)]
-        return compare_values(name, *tensors, rtol, atol)
+        left = torch.tensor(expected, dtype=torch.float64)
+        return compare_values(name, left, torch.tensor(actual, dtype=torch.float64), rtol, atol)
     matches = bool(expected == actual)
     reason = "" if matches else f"the model gives {expected!r:.60}, the IR {actual!r:.60}"
     return OutputComparison(name, matches, reason)

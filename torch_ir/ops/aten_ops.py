@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -23,8 +23,10 @@ from torch_ir.ops import registry
 __all__ = [
     "DENIED_OPS",
     "HIGHER_ORDER_ARGUMENTS",
+    "Parameter",
     "argument_names",
     "op_type_of",
+    "parameters",
     "resolve_overload",
 ]
 
@@ -74,6 +76,26 @@ def op_type_of(target: Any) -> str:
     raise ConversionError(f"the graph calls {target!r}, which is neither an op nor size arithmetic")
 
 
+class Parameter(NamedTuple):
+    """One argument of a schema: what a call needs to know of it."""
+
+    name: str
+    kwarg_only: bool
+    is_written: bool
+
+
+@functools.cache
+def parameters(overload: torch._ops.OpOverload) -> tuple[Parameter, ...]:
+    """All arguments of an op; reading them from the schema each time is slow."""
+    return tuple(
+        Parameter(a.name, a.kwarg_only, a.alias_info is not None and a.alias_info.is_write)
+        for a in overload._schema.arguments
+    )
+
+
+_resolved: dict[str, torch._ops.OpOverload] = {}
+
+
 def resolve_overload(op_type: str) -> torch._ops.OpOverload | None:
     """PyTorch's op of that name; None if it does not exist here or may not be called.
 
@@ -82,15 +104,20 @@ def resolve_overload(op_type: str) -> torch._ops.OpOverload | None:
     >>> resolve_overload("os.system.default") is None
     True
     """
+    if op_type in _resolved:
+        return _resolved[op_type]
     parts = op_type.split(".")
     if len(parts) != 3 or not registry.is_allowed_namespace(parts[0]):
         return None
     namespace, name, overload = parts
-    if f"{namespace}.{name}" in DENIED_OPS or name.startswith("__"):
+    if f"{namespace}.{name}" in DENIED_OPS:
         return None
     try:
         packet = getattr(getattr(torch.ops, namespace), name)
         found = getattr(packet, overload)
     except AttributeError:
         return None
-    return found if isinstance(found, torch._ops.OpOverload) else None
+    if not isinstance(found, torch._ops.OpOverload):
+        return None
+    _resolved[op_type] = found
+    return found
