@@ -7,7 +7,9 @@ import torch
 from torch_ir.ir import IR, GraphRef, OpNode, Subgraph, TensorMeta, TensorRef
 
 
-def tensor(name: str, *shape: int | str, dtype: str = "float32", producer: str | None = None) -> TensorMeta:
+def tensor(
+    name: str, *shape: int | str, dtype: str = "float32", producer: str | None = None
+) -> TensorMeta:
     return TensorMeta(name, shape, dtype, producer)
 
 
@@ -29,12 +31,30 @@ class Program:
             self.known[meta.name] = meta
         return TensorRef(meta.name)
 
-    def op(self, op_type: str, shape: tuple[int | str, ...], module: str = "", /, *, name: str | None = None,
-           module_type: str = "", source: str = "", **arguments: object) -> TensorRef:
+    def op(
+        self,
+        op_type: str,
+        shape: tuple[int | str, ...],
+        module: str = "",
+        /,
+        *,
+        name: str | None = None,
+        module_type: str = "",
+        source: str = "",
+        **arguments: object,
+    ) -> TensorRef:
         name = name or f"{op_type.split('.')[1]}_{len(self.nodes)}"
         output = tensor(name, *shape, producer=name)
-        node = OpNode(name, op_type, [], [output], arguments=dict(arguments), module_path=module,
-                      module_type=module_type, source=source)
+        node = OpNode(
+            name,
+            op_type,
+            [],
+            [output],
+            arguments=dict(arguments),
+            module_path=module,
+            module_type=module_type,
+            source=source,
+        )
         self.nodes.append(node)
         self.known[name] = output
         return TensorRef(name)
@@ -55,12 +75,28 @@ def mlp() -> IR:
     p = Program(tensor("x", 4, 16))
     x = TensorRef("x")
     linear = "torch.nn.modules.linear.Linear"
-    h = p.op("aten.linear.default", (4, 32), "net.up", module_type=linear, name="linear",
-             source="mlp.py:12: return self.up(x)", input=x, weight=p.weight("net.up.weight", 32, 16),
-             bias=p.weight("net.up.bias", 32))
+    h = p.op(
+        "aten.linear.default",
+        (4, 32),
+        "net.up",
+        module_type=linear,
+        name="linear",
+        source="mlp.py:12: return self.up(x)",
+        input=x,
+        weight=p.weight("net.up.weight", 32, 16),
+        bias=p.weight("net.up.bias", 32),
+    )
     h = p.op("aten.relu.default", (4, 32), "net.act", name="relu", self=h)
-    h = p.op("aten.linear.default", (4, 16), "net.down", module_type=linear, name="linear_1", input=h,
-             weight=p.weight("net.down.weight", 16, 32), bias=p.weight("net.down.bias", 16))
+    h = p.op(
+        "aten.linear.default",
+        (4, 16),
+        "net.down",
+        module_type=linear,
+        name="linear_1",
+        input=h,
+        weight=p.weight("net.down.weight", 16, 32),
+        bias=p.weight("net.down.bias", 16),
+    )
     h = p.op("aten.relu.default", (4, 16), "net.act", name="relu_1", self=h)
     out = p.op("aten.add.Tensor", (4, 16), "", name="add", self=h, other=x, alpha=1)
     return p.ir(out, name="mlp")
@@ -70,23 +106,58 @@ def transformer(layers: int, name: str = "transformer") -> IR:
     """`layers` blocks of 25 ops, with a mask that every block reads: 5,000 nodes at 200 layers."""
     size = ("s0", 128, 256)
     p = Program(tensor("ids", "s0", 128, dtype="int64"), tensor("mask", "s0", 128, dtype="int64"))
-    h = p.op("aten.embedding.default", size, "wte", weight=p.weight("wte.weight", 1000, 256), indices=TensorRef("ids"))
+    h = p.op(
+        "aten.embedding.default",
+        size,
+        "wte",
+        weight=p.weight("wte.weight", 1000, 256),
+        indices=TensorRef("ids"),
+    )
     mask = p.op("aten.unsqueeze.default", ("s0", 1, 128), "", self=TensorRef("mask"), dim=1)
     for i in range(layers):
         at = f"layers.{i}"
         h = _block(p, at, h, mask, size)
-    h = p.op("aten.layer_norm.default", size, "norm", input=h, normalized_shape=[256], weight=p.weight("norm.weight", 256))
-    out = p.op("aten.linear.default", ("s0", 128, 1000), "head", input=h, weight=p.weight("head.weight", 1000, 256))
+    h = p.op(
+        "aten.layer_norm.default",
+        size,
+        "norm",
+        input=h,
+        normalized_shape=[256],
+        weight=p.weight("norm.weight", 256),
+    )
+    out = p.op(
+        "aten.linear.default",
+        ("s0", 128, 1000),
+        "head",
+        input=h,
+        weight=p.weight("head.weight", 1000, 256),
+    )
     return p.ir(out, name=name)
 
 
-def _block(p: Program, at: str, h: TensorRef, mask: TensorRef, size: tuple[int | str, ...]) -> TensorRef:
+def _block(
+    p: Program, at: str, h: TensorRef, mask: TensorRef, size: tuple[int | str, ...]
+) -> TensorRef:
     heads = ("s0", 4, 128, 64)
-    n = p.op("aten.layer_norm.default", size, f"{at}.norm1", input=h, weight=p.weight(f"{at}.norm1.weight", 256))
+    n = p.op(
+        "aten.layer_norm.default",
+        size,
+        f"{at}.norm1",
+        input=h,
+        weight=p.weight(f"{at}.norm1.weight", 256),
+    )
     projected = []
     for part in "qkv":
-        y = p.op("aten.linear.default", size, f"{at}.attn.{part}", input=n, weight=p.weight(f"{at}.attn.{part}.weight", 256, 256))
-        y = p.op("aten.view.default", ("s0", 128, 4, 64), f"{at}.attn", self=y, size=["s0", 128, 4, 64])
+        y = p.op(
+            "aten.linear.default",
+            size,
+            f"{at}.attn.{part}",
+            input=n,
+            weight=p.weight(f"{at}.attn.{part}.weight", 256, 256),
+        )
+        y = p.op(
+            "aten.view.default", ("s0", 128, 4, 64), f"{at}.attn", self=y, size=["s0", 128, 4, 64]
+        )
         projected.append(p.op("aten.transpose.int", heads, f"{at}.attn", self=y, dim0=1, dim1=2))
     q, k, v = projected
     kt = p.op("aten.transpose.int", ("s0", 4, 64, 128), f"{at}.attn", self=k, dim0=-1, dim1=-2)
@@ -97,12 +168,36 @@ def _block(p: Program, at: str, h: TensorRef, mask: TensorRef, size: tuple[int |
     y = p.op("aten.matmul.default", heads, f"{at}.attn", self=s, other=v)
     y = p.op("aten.transpose.int", ("s0", 128, 4, 64), f"{at}.attn", self=y, dim0=1, dim1=2)
     y = p.op("aten.reshape.default", size, f"{at}.attn", self=y, shape=["s0", 128, 256])
-    y = p.op("aten.linear.default", size, f"{at}.attn.out", input=y, weight=p.weight(f"{at}.attn.out.weight", 256, 256))
+    y = p.op(
+        "aten.linear.default",
+        size,
+        f"{at}.attn.out",
+        input=y,
+        weight=p.weight(f"{at}.attn.out.weight", 256, 256),
+    )
     h = p.op("aten.add.Tensor", size, at, self=h, other=y)
-    n = p.op("aten.layer_norm.default", size, f"{at}.norm2", input=h, weight=p.weight(f"{at}.norm2.weight", 256))
-    y = p.op("aten.linear.default", ("s0", 128, 1024), f"{at}.mlp.up", input=n, weight=p.weight(f"{at}.mlp.up.weight", 1024, 256))
+    n = p.op(
+        "aten.layer_norm.default",
+        size,
+        f"{at}.norm2",
+        input=h,
+        weight=p.weight(f"{at}.norm2.weight", 256),
+    )
+    y = p.op(
+        "aten.linear.default",
+        ("s0", 128, 1024),
+        f"{at}.mlp.up",
+        input=n,
+        weight=p.weight(f"{at}.mlp.up.weight", 1024, 256),
+    )
     y = p.op("aten.gelu.default", ("s0", 128, 1024), f"{at}.mlp.act", self=y, approximate="tanh")
-    y = p.op("aten.linear.default", size, f"{at}.mlp.down", input=y, weight=p.weight(f"{at}.mlp.down.weight", 256, 1024))
+    y = p.op(
+        "aten.linear.default",
+        size,
+        f"{at}.mlp.down",
+        input=y,
+        weight=p.weight(f"{at}.mlp.down.weight", 256, 1024),
+    )
     return p.op("aten.add.Tensor", size, at, self=h, other=y)
 
 
@@ -110,13 +205,32 @@ def branching() -> IR:
     """A `cond` with two subgraphs, one of which holds a constant-free chain."""
     p = Program(tensor("flag", dtype="bool"), tensor("x", 3))
     x = tensor("arg0", 3)
+
     def branch(op_type: str) -> Subgraph:
-        node = OpNode("inner", op_type, [x], [tensor("inner", 3, producer="inner")], arguments={"self": TensorRef("arg0")})
+        node = OpNode(
+            "inner",
+            op_type,
+            [x],
+            [tensor("inner", 3, producer="inner")],
+            arguments={"self": TensorRef("arg0")},
+        )
         return Subgraph([x], [node], [TensorRef("inner")])
-    out = p.op("higher_order.cond", (3,), "gate", name="cond", pred=TensorRef("flag"),
-               true_fn=GraphRef("true_graph_0"), false_fn=GraphRef("false_graph_0"), operands=[TensorRef("x")])
+
+    out = p.op(
+        "higher_order.cond",
+        (3,),
+        "gate",
+        name="cond",
+        pred=TensorRef("flag"),
+        true_fn=GraphRef("true_graph_0"),
+        false_fn=GraphRef("false_graph_0"),
+        operands=[TensorRef("x")],
+    )
     ir = p.ir(out, name="branching")
-    ir.subgraphs = {"true_graph_0": branch("aten.sin.default"), "false_graph_0": branch("aten.cos.default")}
+    ir.subgraphs = {
+        "true_graph_0": branch("aten.sin.default"),
+        "false_graph_0": branch("aten.cos.default"),
+    }
     return ir
 
 
@@ -145,6 +259,35 @@ def hostile() -> IR:
     p = Program(tensor(bad[0], "</title><script>document.title='owned'</script>", 2))
     h = TensorRef(bad[0])
     for i, text in enumerate(bad):
-        h = p.op(f"aten.{text}.default", (2, text), f"m.{text}", name=f"{text}{i}", module_type=text,
-                 source=text, **{text: text, "self": h, "weight": p.weight(text, 2)})
+        h = p.op(
+            f"aten.{text}.default",
+            (2, text),
+            f"m.{text}",
+            name=f"{text}{i}",
+            module_type=text,
+            source=text,
+            **{text: text, "self": h, "weight": p.weight(text, 2)},
+        )
     return p.ir(h, name="".join(bad))
+
+
+def flat(count: int) -> IR:
+    """`count` nodes without modules; each also reads one from before, every third from far."""
+    p = Program(tensor("x", 8))
+    made = [TensorRef("x")]
+    for i in range(count):
+        far = made[(i * 7919) % len(made)] if i % 3 == 0 else made[max(0, len(made) - 1 - i % 17)]
+        made.append(
+            p.op("aten.add.Tensor", (8,), self=made[-1 - (i % 2) * (len(made) > 1)], other=far)
+        )
+    return p.ir(made[-1], name="flat")
+
+
+ALL = {
+    "mlp": mlp,
+    "transformer": lambda: transformer(3),
+    "branching": branching,
+    "constant": constant_reader,
+    "hostile": hostile,
+}
+"""One of each kind, by name."""

@@ -27,15 +27,15 @@ _WORDS: dict[str, str] = {
     "indexing": "embedding embedding_bag index index_select index_put index_add gather scatter "
     "scatter_add scatter_reduce masked_fill masked_select masked_scatter take where nonzero select "
     "slice narrow index_copy one_hot slice_scatter select_scatter searchsorted bucketize getitem",
-    "shape": "view reshape permute transpose t unsqueeze squeeze expand flatten unflatten cat stack "
-    "split split_with_sizes chunk unbind repeat repeat_interleave tile roll flip contiguous clone "
-    "pad constant_pad_nd reflection_pad2d movedim swapaxes expand_as view_as alias detach "
+    "shape": "view reshape permute transpose t unsqueeze squeeze expand flatten unflatten cat "
+    "stack split split_with_sizes chunk unbind repeat repeat_interleave tile roll flip contiguous "
+    "clone pad constant_pad_nd reflection_pad2d movedim swapaxes expand_as view_as alias detach "
     "as_strided copy to _to_copy type_as lift_fresh_copy lift_fresh real imag diagonal tril triu",
-    "creation": "arange zeros ones full empty zeros_like ones_like full_like empty_like scalar_tensor "
-    "eye linspace rand randn randint rand_like randn_like bernoulli new_zeros new_ones new_full "
-    "new_empty tensor randperm multinomial normal",
-    "control": "cond while_loop scan map _assert_tensor_metadata sym_size sym_constrain_range "
-    "_assert_async sym_constrain_range_for_size item _local_scalar_dense wrap_with_set_grad_enabled",
+    "creation": "arange zeros ones full empty zeros_like ones_like full_like empty_like "
+    "scalar_tensor eye linspace rand randn randint rand_like randn_like bernoulli new_zeros "
+    "new_ones new_full new_empty tensor randperm multinomial normal",
+    "control": "cond while_loop scan map sym_size sym_constrain_range "
+    "sym_constrain_range_for_size item _local_scalar_dense wrap_with_set_grad_enabled",
 }
 
 CATEGORIES = (*_WORDS, "elementwise", "other")
@@ -60,6 +60,7 @@ def category_of(op_type: str) -> str:
         if candidate in _BY_WORD:
             return _BY_WORD[candidate]
     for stem, category in (
+        ("assert", "other"),
         ("scaled_dot_product", "attention"),
         ("upsample", "pooling"),
         ("conv", "convolution"),

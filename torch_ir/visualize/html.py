@@ -76,7 +76,7 @@ class _Strings:
 
 
 def viewer_data(ir: IR) -> dict[str, Any]:
-    """What the viewer draws. Texts are indices into `strings`; fields are explained in viewer.js."""
+    """What the viewer draws. Texts are indices into `strings`, the last field."""
     scene = build_scene(ir)
     strings = _Strings()
     return {
@@ -117,7 +117,12 @@ def _vertex(vertex: Any, strings: _Strings) -> dict[str, Any]:
             record["source"] = strings(vertex.source)
     if vertex.weights:
         record["weights"] = [
-            [strings(use.argument), strings(use.key), strings(use.meta.describe()), *weight_size(use.meta)]
+            [
+                strings(use.argument),
+                strings(use.key),
+                strings(use.meta.describe()),
+                *weight_size(use.meta),
+            ]
             for use in vertex.weights
         ]
     return record

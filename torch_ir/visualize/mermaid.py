@@ -10,7 +10,7 @@ __all__ = ["to_mermaid"]
 
 MAX_EDGES = 500
 MAX_SYMBOLS = 300
-"""Mermaid refuses more than 500 edges or 50,000 characters unless the page that renders it says so."""
+"""Mermaid refuses more than 500 edges or 50,000 characters, unless the rendering page allows it."""
 
 _SHAPES = {
     "input": ("([", "])"),

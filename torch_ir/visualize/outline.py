@@ -1,4 +1,4 @@
-"""The scene cut off at a depth: boxes below it are drawn as one symbol, parallel edges as one edge."""
+"""The scene cut off at a depth: deeper boxes are one symbol, parallel edges one edge."""
 
 from __future__ import annotations
 

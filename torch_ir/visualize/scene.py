@@ -28,8 +28,10 @@ Kind = Literal["input", "weight", "constant", "op", "output", "mutation"]
 BoxKind = Literal["module", "call", "subgraph"]
 Step = tuple[BoxKind, str]
 """One step of a path of boxes: what it is, and its name."""
-Values = dict[str, tuple[int, int, TensorMeta]]
-"""Name of a value -> the vertex that makes it, which of its outputs, what is known of it."""
+Made = tuple[int, int, TensorMeta]
+"""The vertex that makes a value, which of its outputs it is, what is known of it."""
+Values = dict[str, list[Made]]
+"""Name that an argument may refer to -> what it stands for: all outputs, if there are several."""
 
 MAX_VALUE_TEXT = 600
 """Longest text of one argument; longer ones are cut, and say so."""
@@ -329,10 +331,10 @@ class _Builder:
     def _add_value(self, kind: Kind, meta: TensorMeta, values: Values) -> Vertex:
         vertex = self._new(kind, meta.name, self.weight_keys.get(meta.name, meta.name))
         vertex.outputs = [meta]
-        values[meta.name] = (vertex.id, 0, meta)
+        values[meta.name] = [(vertex.id, 0, meta)]
         return vertex
 
-    def _resolve(self, name: str, reader: str, values: Values) -> tuple[int, int, TensorMeta]:
+    def _resolve(self, name: str, reader: str, values: Values) -> list[Made]:
         """Where a value comes from; a constant is drawn where it is first read."""
         if name not in values:
             if name in self.ir.constants:
@@ -354,8 +356,8 @@ class _Builder:
                     meta = self.weights[ref.name]
                     weights.append(WeightUse(plain(argument), self.weight_keys[ref.name], meta))
                 else:
-                    reader = f"node {node.name!r}"
-                    sources.append((argument, self._resolve(ref.name, reader, values)))
+                    made = self._resolve(ref.name, f"node {node.name!r}", values)
+                    sources += [(argument, one) for one in _picked(node, made)]
         vertex = self._new("op", node.name, op_label(node.op_type))
         vertex.op = plain(node.op_type)
         vertex.category = category_of(node.op_type)
@@ -374,11 +376,23 @@ class _Builder:
         vertex.outputs = node.outputs
         for argument, (source, output, meta) in sources:
             self.scene.edges.append(Edge(source, vertex.id, meta, output, plain(argument)))
-        for output, meta in enumerate(node.outputs):
-            values[meta.name] = (vertex.id, output, meta)
+        made = [(vertex.id, output, meta) for output, meta in enumerate(node.outputs)]
+        values[node.name] = made
+        for one in made:
+            values[one[2].name] = [one]
         return vertex
 
     def _add_end(self, kind: Kind, name: str, value: str, values: Values) -> None:
-        source, output, meta = self._resolve(value, f"{kind} {name!r}", values)
+        made = self._resolve(value, f"{kind} {name!r}", values)
         vertex = self._new(kind, name, name)
-        self.scene.edges.append(Edge(source, vertex.id, meta, output))
+        for source, output, meta in made:
+            self.scene.edges.append(Edge(source, vertex.id, meta, output))
+
+
+def _picked(node: OpNode, made: list[Made]) -> list[Made]:
+    """What a node reads of a value: `getitem` takes one output, every other op all of them."""
+    index = node.arguments.get("index")
+    if node.op_type != "getitem" or not isinstance(index, int):
+        return made
+    picked = [one for one in made if one[2].producer_output_idx == index]
+    return picked or made

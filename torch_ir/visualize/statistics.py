@@ -99,8 +99,8 @@ def _share(sizes: Iterable[tuple[int, int]]) -> Share:
 def format_count(number: int) -> str:
     """Three significant digits with a unit.
 
-    >>> format_count(999), format_count(1_000), format_count(124_439_808), format_count(405_853_388_800)
-    ('999', '1.00K', '124M', '406B')
+    >>> format_count(999), format_count(1_000), format_count(405_853_388_800)
+    ('999', '1.00K', '406B')
     """
     return _scaled(number, 1000, ("", "K", "M", "B", "T", "Q"), "")
 

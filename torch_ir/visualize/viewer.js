@@ -80,7 +80,7 @@ for (const vertex of vertices) vertex.parent = vertex.raw.box < 0 ? top : boxes[
   }
   for (const box of boxes) {
     const kind = text(box.raw.type).split(".").pop();
-    box.type = kind || (box.raw.kind === "module" ? "" : box.raw.kind);
+    box.type = kind || { module: "", call: "control flow", subgraph: "subgraph" }[box.raw.kind];
     box.single = box.first === box.last && box.children.length === 1;
     box.sub = [box.type, box.single ? vertices[box.first].title : plural(box.ops, "op"), box.elements ? count(box.elements) + " params" : ""].filter(Boolean).join(" · ");
   }
@@ -141,19 +141,18 @@ function buildNets() {
     if (from === to) continue;
     let values = bySource.get(from);
     if (!values) bySource.set(from, values = new Map());
-    const key = source * 4096 + output;
+    const key = `${source}.${output}.${calls}`;
     let value = values.get(key);
     if (!value) values.set(key, value = { shape: text(shape), targets: new Set(), calls });
     value.targets.add(to);
-    value.calls = value.calls && calls;
   }
   for (const [from, values] of bySource) {
     const merged = new Map();
     for (const value of values.values()) {
       const targets = [...value.targets];
-      const signature = targets.map((t) => (t.isBox ? "b" : "v") + t.id).sort().join();
+      const signature = value.calls + targets.map((t) => (t.isBox ? "b" : "v") + t.id).sort().join();
       const net = merged.get(signature);
-      if (net) { net.shapes.push(value.shape); net.calls = net.calls && value.calls; continue; }
+      if (net) { net.shapes.push(value.shape); continue; }
       merged.set(signature, { from, targets, shapes: [value.shape], calls: value.calls });
     }
     for (const net of merged.values()) addNet(net);
@@ -164,7 +163,7 @@ function addNet(net) {
   const distinct = new Set(net.shapes);
   net.label = net.shapes.length === 1 ? net.shapes[0]
     : distinct.size === 1 ? `${net.shapes.length} × ${net.shapes[0]}` : `${net.shapes.length} tensors`;
-  net.label = clip(net.label, 44);
+  net.label = net.calls ? "calls" : clip(net.label, 44);
   nets.push(net);
   net.from.nets.push(net);
   const above = new Map(); // open box around the source -> its child on the way to it
@@ -217,9 +216,12 @@ function layoutBox(box) {
   for (const p of pieces) if (p.exit) p.to.push(p.exit);
   const lanes = addDummies(pieces, layers, cells);
   orderLayers(layers);
+  // One line's shape stands where it starts; of several lines from one symbol, where they end.
+  for (const p of pieces) p.from.sends.push(p);
   for (const p of pieces) {
-    const off = portOffset(p.from, p.net, false);
-    p.from.right = Math.max(p.from.right, off + p.labelWidth);
+    p.labelled = p.from.sends.length > 1 && p.near.length && !p.near[0].port ? p.near[0] : p.from;
+    const offset = portOffset(p.labelled, p.net, p.labelled !== p.from);
+    p.labelled.right = Math.max(p.labelled.right, offset + p.labelWidth);
   }
   placeX(layers);
   route(box, pieces, layers, lanes);
@@ -362,12 +364,13 @@ function placeX(layers) {
       let sum = 0, weight = 0;
       // Open boxes stand centre under centre: following their ports, a long stack would drift away.
       const spine = ports && cell.spine;
-      if (ports && cell.item && cell.item.isBox && cell.item.open) { sum = 1000 * cell.x; weight = 1000; }
-      else if (spine) { weight = cell.dummy ? 20 : 60; sum = weight * (spine.cell.x + portOffset(spine.cell, spine.net, false)); }
+      if (ports && cell.item && cell.item.isBox && cell.item.open) { sum = 1e5 * cell.x; weight = 1e5; }
+      else if (spine) { weight = cell.dummy ? 20 : 3000; sum = weight * (spine.cell.x + portOffset(spine.cell, spine.net, false)); }
       else {
         if (up) for (const l of cell.up) { sum += l.k * (l.cell.x + (ports ? portOffset(l.cell, l.net, false) : 0)); weight += l.k; }
         if (down) for (const l of cell.down) { sum += l.k * (l.cell.x + (ports ? portOffset(l.cell, l.net, true) : 0)); weight += l.k; }
       }
+      if (!spine && !cell.dummy && weight && weight < 1e4) weight += cell.item && cell.item.open ? 4 : 0.4; // a wish for the middle, against drift
       const wish = weight ? sum / weight : cell.x;
       let block = { w: weight || 0.05, m: wish - shift, from: i };
       while (blocks.length && blocks[blocks.length - 1].m > block.m) {
@@ -396,6 +399,17 @@ function placeX(layers) {
     const parents = cell.up.filter((l) => !l.cell.dummy);
     if (parents.length === 1 && parents[0].cell.down.filter((l) => !l.cell.dummy).length === 1) cell.spine = parents[0];
   }
+  // A chain is as wide as its widest member, so that no neighbour bends it.
+  const chains = new Map();
+  for (const layer of layers) for (const cell of layer) {
+    if (cell.dummy || cell.port || !cell.item || (cell.item.isBox && cell.item.open)) continue;
+    const above = cell.spine && cell.spine.cell;
+    const chain = (above && chains.get(above)) || { left: 0, right: 0 };
+    chain.left = Math.max(chain.left, cell.left);
+    chain.right = Math.max(chain.right, cell.right);
+    chains.set(cell, chain);
+  }
+  for (const [cell, chain] of chains) { cell.left = chain.left; cell.right = chain.right; }
   for (let i = 0; i < layers.length; i++) pull(layers[i], true, true, true);
 }
 
@@ -440,7 +454,6 @@ function route(box, pieces, layers, lanes) {
 
   // Where lines leave and enter.
   for (const p of pieces) {
-    p.from.sends.push(p);
     for (const cell of p.near) cell.takes.push({ p, x: p.trunk[cell.layer - 1 - p.from.layer].x });
     for (const cell of p.far) cell.takes.push({ p, x: laneX + p.lane.slot * LANE_STEP });
     p.entry = new Map();
@@ -461,7 +474,6 @@ function route(box, pieces, layers, lanes) {
     const outStep = Math.min(18, (cell.w - 14) / Math.max(1, cell.sends.length));
     cell.sends.forEach((p, i) => {
       p.exitX = fixed ? cell.x + portOffset(cell, p.net, false) : cell.x + (i - (cell.sends.length - 1) / 2) * outStep;
-      p.labelRow = cell.sends.length > 1 ? (cell.sends.length - 1 - i) % 3 : 0;
     });
   }
   box.inX = new Map();
@@ -513,8 +525,10 @@ function tracePiece(p, upper, lower, laneX, height) {
     put(0, p.exitX, startY); put(1, p.exitX, out - 7); put(3, p.exitX, out); put(4, p.exitX + 7, out);
     put(1, x - 7, out); put(3, x, out); put(4, x, out + 7); put(1, x, deepest - 7);
   }
-  const labelY = lower[start] + 11 + p.labelRow * 11;
-  return { net: p.net, ops, arrows, x0, x1: Math.max(x1, p.exitX + p.labelWidth), y0: Math.min(startY, lower[start]), y1, labelX: p.exitX + 5, labelY, repeated: p.src !== p.net.from };
+  const atEnd = p.labelled !== p.from;
+  const labelX = (atEnd ? p.entry.get(p.labelled) : p.exitX) + 5;
+  const labelY = atEnd ? p.labelled.top - 8 : lower[start] + 11;
+  return { net: p.net, ops, arrows, x0, x1: Math.max(x1, labelX + p.labelWidth), y0: Math.min(startY, lower[start]), y1, labelX, labelY, repeated: p.src !== p.net.from };
 }
 
 function place(box, X, Y) {
@@ -544,7 +558,7 @@ function relayout() {
 /* ------------------------------------------------------------- 4 drawing */
 
 const view = { x: 0, y: 0, k: 1, w: 0, h: 0, dpr: 1 };
-let selected = null, hovered = null, hits = new Set(), frame = 0;
+let selected = null, hovered = null, hits = new Set(), frame = 0, screen = null;
 
 function draw() { if (!frame) frame = requestAnimationFrame(() => { frame = 0; render(); }); }
 
@@ -555,7 +569,7 @@ function render() {
   ctx.fillStyle = hue.page;
   ctx.fillRect(0, 0, w, h);
   ctx.setTransform(dpr * k, 0, 0, dpr * k, dpr * view.x, dpr * view.y);
-  const screen = { x0: -view.x / k, y0: -view.y / k, x1: (w - view.x) / k, y1: (h - view.y) / k };
+  screen = { x0: -view.x / k, y0: -view.y / k, x1: (w - view.x) / k, y1: (h - view.y) / k };
   const lit = new Set();
   for (const item of [selected, hovered]) {
     if (!item) continue;
@@ -655,7 +669,7 @@ function strokePath(path, X, Y, color, width, heads) {
   arrowHeads(path, X, Y);
   ctx.fillStyle = color;
   ctx.fill();
-  if (view.k > 0.4) {
+  if (view.k > 0.4 && (!path.repeated || outside(path.net.from, screen))) {
     ctx.font = F_SHAPE;
     ctx.textAlign = "left";
     ctx.textBaseline = "alphabetic";
@@ -999,8 +1013,8 @@ function boxDetails(panel, box) {
     const vertex = vertices[id];
     if (vertex.raw.kind === "op") ops.set(text(vertex.raw.op), (ops.get(text(vertex.raw.op)) || 0) + 1);
     for (const weight of vertex.raw.weights || []) seen.set(weight[1], weight);
-    for (const i of vertex.ins) { const e = data.edges[i]; if (e[0] < box.first || e[0] > box.last) enter.set(e[0] * 4096 + e[2], [vertices[e[0]], "", text(e[3])]); }
-    for (const i of vertex.outs) { const e = data.edges[i]; if (e[1] < box.first || e[1] > box.last) leave.set(e[0] * 4096 + e[2], [vertex, "", text(e[3])]); }
+    for (const i of vertex.ins) { const e = data.edges[i]; if (e[0] < box.first || e[0] > box.last) enter.set(`${e[0]}.${e[2]}`, [vertices[e[0]], "", text(e[3])]); }
+    for (const i of vertex.outs) { const e = data.edges[i]; if (e[1] < box.first || e[1] > box.last) leave.set(`${e[0]}.${e[2]}`, [vertex, "", text(e[3])]); }
   }
   let size = 0;
   for (const weight of seen.values()) size += weight[4];
@@ -1048,7 +1062,7 @@ function showStatistics() {
   panel.append(...section("Ops", bars(s.ops.map(([op, number]) => ({ name: op, value: number, shown: number.toLocaleString("en"), click: () => query(op) })))));
   if (s.dtypes.length) panel.append(...section("Weights by dtype", bars(s.dtypes.map(([name, tensors, elements, size]) => ({ name, value: size, shown: bytes(size), title: `${plural(tensors, "tensor")}, ${elements.toLocaleString("en")} elements`, click: () => query(name) })))));
 }
-/* The first level at which the weights divide, and one more for the parts. */
+/* A dozen rows that together are the whole: the largest part is divided while there is room. */
 function moduleRows(s) {
   const kids = new Map();
   for (const row of s.modules) {
@@ -1057,9 +1071,18 @@ function moduleRows(s) {
     if (!kids.has(parent)) kids.set(parent, []);
     kids.get(parent).push(row);
   }
-  let at = "";
-  while ((kids.get(at) || []).length === 1 && kids.has(kids.get(at)[0][0])) at = kids.get(at)[0][0];
-  const rows = kids.get(at) || s.modules;
+  const parts = (row) => {
+    const below = kids.get(row[0]) || [];
+    return below.reduce((sum, part) => sum + part[2], 0) === row[2] ? below : []; // else it has weights of its own
+  };
+  let rows = [s.modules[0]];
+  for (;;) {
+    const fit = rows.filter((row) => parts(row).length && rows.length - 1 + parts(row).length <= 12);
+    if (!fit.length) break;
+    const largest = fit.reduce((most, row) => (row[2] > most[2] ? row : most));
+    rows = rows.flatMap((row) => (row === largest ? parts(row) : [row]));
+    if (rows.length > 6 && largest[2] * 4 < s.weights[2]) break;
+  }
   return [bars(rows.map(([path, tensors, elements, size]) => ({
     name: path || "(root)", value: elements, shown: `${count(elements)} · ${bytes(size)}`, title: plural(tensors, "tensor"),
     click: () => { const box = boxes.find((b) => text(b.raw.path) === path); if (box) goTo(box); else query(path); },
