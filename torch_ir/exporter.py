@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import traceback
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -161,15 +162,24 @@ def export_model(
     context = contextlib.nullcontext() if mode is None else tracing(TracingContext(mode))
     with _without_weights(model, _StandIns(mode)) as real:
         try:
-            with context, torch.no_grad(), paused_gc():
-                program = torch.export.export(
-                    model, args, keywords, dynamic_shapes=dynamic_shapes, strict=strict
-                )
-            program = program.run_decompositions() if decompose else functionalize(program)
+            with _quiet(), paused_gc():
+                with context, torch.no_grad():
+                    program = torch.export.export(
+                        model, args, keywords, dynamic_shapes=dynamic_shapes, strict=strict
+                    )
+                program = program.run_decompositions() if decompose else functionalize(program)
         except Exception as error:
             raise ExportError(_explain(model, error)) from error
     _restore_state(program, real)
     return program
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """PyTorch warns of a deprecated call that it makes itself."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)
+        yield
 
 
 def _restore_state(program: ExportedProgram, real: dict[str, Any]) -> None:

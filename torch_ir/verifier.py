@@ -160,20 +160,17 @@ def _structure(value: Any) -> Any:
     return (str(spec.type), [_structure(leaf) for leaf in leaves])
 
 
-def _leaves(value: Any) -> list[tuple[str, Any]]:
+def _leaves(value: Any, path: str = "") -> list[tuple[str, Any]]:
     """Leaves with their paths; mappings by key, so that a dict equals a ModelOutput."""
     if isinstance(value, Mapping):
-        return [
-            (f"[{key!r}]{path}", leaf)
-            for key, item in value.items()
-            for path, leaf in _leaves(item)
-            if leaf is not None
-        ]
-    paths, _ = pytree.tree_flatten_with_path(value)
-    found = []
-    for keys, leaf in paths:
-        found.append((pytree.keystr(keys) or "output", leaf))
-    return found
+        items = [(key, item) for key, item in value.items() if item is not None]
+        return [found for key, item in items for found in _leaves(item, f"{path}[{key!r}]")]
+    if isinstance(value, tuple | list):
+        return [found for i, item in enumerate(value) for found in _leaves(item, f"{path}[{i}]")]
+    leaves = pytree.tree_leaves(value)
+    if len(leaves) == 1 and leaves[0] is value:
+        return [(path or "output", value)]
+    return [(f"{path}.{i}", leaf) for i, leaf in enumerate(leaves)]
 
 
 @contextmanager

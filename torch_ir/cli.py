@@ -1,0 +1,322 @@
+"""The command `torch-ir`: extract, info, visualize, run, verify, diff.
+
+Exit codes: 0 done; 1 the answer is no (verification failed, files differ); 2 it could not be done.
+Results go to stdout, as JSON with --json; progress and errors to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+import torch.utils._pytree as pytree
+from rich.console import Console
+
+from torch_ir.diff import diff_irs
+from torch_ir.errors import TorchIRError
+from torch_ir.executor import IRExecutor
+from torch_ir.ir import IR
+from torch_ir.schema import DTYPES
+from torch_ir.serializer import load_ir, save_ir
+from torch_ir.specs import UsageError, build_model, parse_inputs, random_inputs
+from torch_ir.structure import unflatten
+from torch_ir.verifier import DEFAULT_TOLERANCE, verify_ir_with_state_dict
+from torch_ir.weight_loader import load_weights
+
+__all__ = ["main"]
+
+_STDERR = Console(stderr=True, soft_wrap=True)
+
+
+@contextmanager
+def _working(what: str) -> Iterator[None]:
+    """Say what is going on: a spinner on a terminal, a line when done elsewhere."""
+    start = time.perf_counter()
+    if _STDERR.is_terminal:
+        with _STDERR.status(what):
+            yield
+    else:
+        yield
+    _STDERR.print(f"{what}: {time.perf_counter() - start:.1f} s", highlight=False)
+
+
+def _print(as_json: bool, data: dict[str, Any], text: str) -> None:
+    print(json.dumps(data, ensure_ascii=False, indent=1) if as_json else text)
+
+
+def _extract(args: argparse.Namespace) -> int:
+    from torch_ir import extract_ir
+
+    with _working(f"building {args.model} on meta"):
+        model = build_model(args.model, "meta")
+    specs = args.input
+    if not specs:
+        if not Path(args.model).is_dir():
+            raise UsageError("say the inputs: --input 'float32[1,3,224,224]'")
+        specs = ["input_ids=int64[1,16]"]
+    inputs, kwargs, dynamic = parse_inputs(specs)
+    with _working("extracting"):
+        ir = extract_ir(
+            model,
+            inputs,
+            kwargs=kwargs,
+            dynamic_shapes=dynamic,
+            model_name=args.name,
+            strict=args.strict,
+            decompose=args.decompose,
+        )
+    path = Path(args.output or f"{ir.model_name}.json")
+    save_ir(ir, path)
+    data = {"file": str(path), "bytes": path.stat().st_size, "nodes": len(ir.nodes)}
+    _print(args.json, data, f"{path}: {len(ir.nodes)} nodes, {path.stat().st_size} bytes")
+    return 0
+
+
+def describe(ir: IR) -> dict[str, Any]:
+    """What `info` says of an IR."""
+    ops = collections.Counter(node.op_type for node in ir.nodes)
+    sizes = {meta.name: _numel(meta.shape) for meta in ir.weights}
+    return {
+        "model_name": ir.model_name,
+        "nodes": len(ir.nodes),
+        "subgraphs": {name: len(graph.nodes) for name, graph in ir.subgraphs.items()},
+        "inputs": [[meta.name, meta.describe()] for meta in ir.graph_inputs],
+        "outputs": [[meta.name, meta.describe()] for meta in ir.graph_outputs],
+        "symbols": {s.name: [s.min, s.max] for s in ir.symbols.values()},
+        "mutations": [[m.kind, m.target] for m in ir.mutations],
+        "weights": len(ir.weights),
+        "weight_elements": sum(sizes.values()),
+        "weight_bytes": sum(sizes[m.name] * DTYPES[m.dtype].itemsize for m in ir.weights),
+        "constants": len(ir.constants),
+        "constant_bytes": sum(tensor.nbytes for tensor in ir.constants.values()),
+        "ops": dict(ops.most_common()),
+    }
+
+
+def _numel(shape: Sequence[int | str]) -> int:
+    count = 1
+    for size in shape:
+        count *= int(size)
+    return count
+
+
+def _info(args: argparse.Namespace) -> int:
+    data = describe(load_ir(args.file))
+    lines = [
+        f"{data['model_name'] or args.file}: {data['nodes']} nodes, "
+        f"{data['weight_elements']:,} weights in {data['weights']} tensors "
+        f"({data['weight_bytes'] / 2**20:,.1f} MiB), {data['constants']} constants"
+    ]
+    lines += [f"  input   {name}: {kind}" for name, kind in data["inputs"]]
+    lines += [f"  output  {name}: {kind}" for name, kind in data["outputs"]]
+    lines += [
+        f"  size    {name}: {low} to {high or 'any'}"
+        for name, (low, high) in data["symbols"].items()
+    ]
+    lines += [f"  mutates {kind} {target}" for kind, target in data["mutations"]]
+    lines += [f"  subgraph {name}: {count} nodes" for name, count in data["subgraphs"].items()]
+    lines += [f"{count:7} {op}" for op, count in data["ops"].items()]
+    _print(args.json, data, "\n".join(lines))
+    return 0
+
+
+def _visualize(args: argparse.Namespace) -> int:
+    from torch_ir.visualize import visualize
+
+    path = Path(args.output or Path(args.file).with_suffix(".html"))
+    ir = load_ir(args.file)
+    with _working(f"drawing {len(ir.nodes)} nodes"):
+        visualize(ir, path)
+    _print(args.json, {"file": str(path), "bytes": path.stat().st_size}, str(path))
+    return 0
+
+
+def _read_inputs(path: Path, ir: IR) -> list[Any]:
+    """Flat inputs from a file of tensors by the names of the graph's inputs."""
+    tensors = load_weights(path)
+    names = [meta.name for meta in ir.graph_inputs]
+    if set(tensors) != set(names):
+        raise UsageError(f"{path}: holds {sorted(tensors)}, the IR takes {names}")
+    return [tensors[name] for name in names]
+
+
+def _inputs(args: argparse.Namespace, ir: IR) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if args.inputs is not None:
+        flat = _read_inputs(Path(args.inputs), ir)
+    else:
+        try:
+            sizes = {name: int(size) for name, _, size in (s.partition("=") for s in args.size)}
+        except ValueError as error:
+            raise UsageError(f"--size takes name=number: {error}") from error
+        flat = random_inputs(ir, sizes, args.seed)
+    if ir.in_spec is None:
+        return tuple(flat), {}
+    positional, keyword = unflatten(ir.in_spec, flat)
+    return positional, keyword
+
+
+def _run(args: argparse.Namespace) -> int:
+    ir = load_ir(args.file)
+    positional, keyword = _inputs(args, ir)
+    with _working("loading weights"):
+        executor = IRExecutor(ir, weights_path=args.weights, device=args.device)
+    with _working(f"running {len(ir.nodes)} nodes"):
+        result = executor.run(positional, keyword)
+    flat = {
+        pytree.keystr(path) or "output": leaf
+        for path, leaf in pytree.tree_flatten_with_path(result)[0]
+    }
+    tensors = {n: leaf.contiguous() for n, leaf in flat.items() if isinstance(leaf, torch.Tensor)}
+    if args.output is not None:
+        safetensors.torch.save_file({n: t.clone() for n, t in tensors.items()}, args.output)
+    data = {name: _summary(leaf) for name, leaf in flat.items()}
+    lines = [f"{name}: {_summary_text(entry)}" for name, entry in data.items()]
+    _print(args.json, data, "\n".join(lines))
+    return 0
+
+
+def _summary(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor):
+        return leaf
+    entry: dict[str, Any] = {
+        "dtype": str(leaf.dtype).removeprefix("torch."),
+        "shape": list(leaf.shape),
+    }
+    if leaf.numel() and not leaf.is_complex():
+        wide = leaf.double()
+        entry |= {"mean": wide.mean().item(), "min": wide.min().item(), "max": wide.max().item()}
+    return entry
+
+
+def _summary_text(entry: Any) -> str:
+    if not isinstance(entry, dict):
+        return repr(entry)
+    numbers = ", ".join(f"{key} {entry[key]:.6g}" for key in ("mean", "min", "max") if key in entry)
+    return f"{entry['dtype']}{entry['shape']} {numbers}".strip()
+
+
+def _verify(args: argparse.Namespace) -> int:
+    ir = load_ir(args.file)
+    with _working(f"building {args.model}"):
+        torch.manual_seed(args.seed)
+        model = build_model(args.model, "cpu")
+    if args.weights is not None:
+        with _working("loading weights"):
+            model.load_state_dict(load_weights(args.weights), strict=False)
+            weights = load_weights(args.weights, ir)
+    else:
+        weights = dict(model.state_dict())
+    positional, keyword = _inputs(args, ir)
+    with _working("comparing"):
+        passed, report = verify_ir_with_state_dict(
+            ir,
+            weights,
+            model,
+            positional,
+            args.rtol,
+            args.atol,
+            kwargs=keyword,
+            node_by_node=args.node_by_node,
+        )
+    _print(args.json, _finite(asdict(report)), str(report))
+    return 0 if passed else 1
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: written as text."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    return value
+
+
+def _diff(args: argparse.Namespace) -> int:
+    found = diff_irs(load_ir(args.before), load_ir(args.after), sources=args.sources)
+    _print(args.json, {"changes": [asdict(change) for change in found.changes]}, str(found))
+    return 1 if found else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="torch-ir", description=__doc__.partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+
+    def command(name: str, run: Any, text: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text)
+        made.set_defaults(run=run)
+        made.add_argument("--json", action="store_true", help="print the result as JSON")
+        return made
+
+    def add_inputs(made: argparse.ArgumentParser) -> None:
+        made.add_argument("--inputs", help="file of tensors by input name (.safetensors, .pt)")
+        made.add_argument(
+            "--size", action="append", default=[], metavar="NAME=N", help="a dynamic size"
+        )
+        made.add_argument("--seed", type=int, default=0, help="of random inputs, the default")
+
+    extract = command("extract", _extract, "extract a model's graph without its weights")
+    extract.add_argument("model", help="package.module:name, or a Hugging Face config folder")
+    extract.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="TYPE",
+        help="float32[1,3,224,224]; name=TYPE for a keyword; a name as size makes it dynamic",
+    )
+    extract.add_argument("-o", "--output", help="file to write; <model name>.json without it")
+    extract.add_argument("--name", default="", help="name of the model")
+    extract.add_argument("--strict", action="store_true", help="trace with Dynamo")
+    extract.add_argument("--decompose", action="store_true", help="normalise to core ATen ops")
+
+    info = command("info", _info, "say what is in a file")
+    info.add_argument("file")
+
+    picture = command("visualize", _visualize, "draw a graph")
+    picture.add_argument("file")
+    picture.add_argument("-o", "--output", help=".html (default), .mmd, .md, .dot, .json")
+
+    run = command("run", _run, "run a graph with weights")
+    run.add_argument("file")
+    run.add_argument("--weights", help="file or folder; see the docs for the formats")
+    run.add_argument("--device", help="cpu, cuda:0, ...")
+    run.add_argument("-o", "--output", help="write the results to this .safetensors")
+    add_inputs(run)
+
+    verify = command("verify", _verify, "compare a graph with the model it comes from")
+    verify.add_argument("file")
+    verify.add_argument("model", help="package.module:name, or a Hugging Face config folder")
+    verify.add_argument("--weights", help="file or folder; without it, the model's own")
+    verify.add_argument("--rtol", type=float, default=DEFAULT_TOLERANCE)
+    verify.add_argument("--atol", type=float, default=DEFAULT_TOLERANCE)
+    verify.add_argument("--node-by-node", action="store_true", help="find the first departing node")
+    add_inputs(verify)
+
+    diff = command("diff", _diff, "compare two files; exit code 1 if they differ")
+    diff.add_argument("before")
+    diff.add_argument("after")
+    diff.add_argument("--sources", action="store_true", help="source lines count too")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    args = _parser().parse_args(argv)
+    try:
+        code: int = args.run(args)
+        return code
+    except (TorchIRError, UsageError, OSError, ValueError) as error:
+        _STDERR.print(
+            f"torch-ir {args.command}: {error}", style="red", markup=False, highlight=False
+        )
+        return 2
