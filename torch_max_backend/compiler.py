@@ -16,6 +16,7 @@ from torch_max_backend import flags, graph_builder, profiling, stats
 from torch_max_backend.engine import ENGINE, CompiledGraph, kernel_packages
 from torch_max_backend.fx_importer import import_fx
 from torch_max_backend.registry import decomposition_table
+from torch_max_backend.weights import pack_weights
 
 
 def max_backend(
@@ -46,6 +47,8 @@ def max_backend(
             profiling.show_graph(graph, kind)
             program = import_fx(graph, _static_inputs(kind))
             graph_builder.check_supported(program)
+            if kind == "inference" and chosen.pack_weights:
+                program = pack_weights(program)
             what = profiling.describe(graph, kind)
             compiled = CompiledGraph(program, _eager(graph), kernels, what)
             ENGINE.submit(compiled)

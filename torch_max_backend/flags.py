@@ -78,6 +78,8 @@ def cache_mb() -> int:
 class Options:
     """What `torch.compile(..., options={...})` may hold."""
 
+    pack_weights: bool = True
+    """In inference graphs, hand matmul weights to MAX in its own layout, made once."""
     kernels: tuple[str, ...] = ()
     """Folders of Mojo kernels of the user's own, made available to their lowerings."""
 
@@ -98,4 +100,7 @@ class Options:
             if not isinstance(folders, (list, tuple)):
                 raise OptionError(f"option 'kernels' takes folders, not {folders!r}")
             given["kernels"] = tuple(str(folder) for folder in folders)
+        for name in ("pack_weights",):
+            if not isinstance(given.get(name, True), bool):
+                raise OptionError(f"option {name!r} takes True or False, not {given[name]!r}")
         return cls(**given)  # type: ignore[arg-type]

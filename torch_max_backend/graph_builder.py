@@ -21,10 +21,12 @@ from torch_max_backend.devices import device_ref, max_dtype, torch_dtype
 from torch_max_backend.errors import LoweringError, MaxCompilerError, UnsupportedOpError
 from torch_max_backend.program import (
     Call,
+    PackedInput,
     Program,
     Ref,
     Sym,
     SymbolInput,
+    SymSize,
     TensorInput,
     TensorOutput,
     TensorSpec,
@@ -67,22 +69,29 @@ def check_supported(program: Program) -> None:
     raise UnsupportedOpError("\n".join(lines))
 
 
-def graph_inputs(program: Program) -> list[TensorInput | SymbolInput]:
+GraphInput = TensorInput | SymbolInput | PackedInput
+
+
+def graph_inputs(program: Program) -> list[GraphInput]:
     """The inputs that the MAX graph really takes, in order.
 
-    A symbol that some tensor's shape already tells needs no input of its own.
+    A symbol that some tensor's shape already tells needs no input of its own, and a parameter that
+    is only read packed needs no plain one.
     """
     told = _told_symbols(program)
-    return [
-        item
-        for item in program.inputs
-        if isinstance(item, TensorInput)
-        or (
-            isinstance(item, SymbolInput)
-            and isinstance(item.expr, sympy.Symbol)
-            and item.expr.name not in told
-        )
-    ]
+    used = program.used_names()
+    taken: list[GraphInput] = []
+    for item in program.inputs:
+        if isinstance(item, TensorInput):
+            if item.name in used or not item.static:
+                taken.append(item)
+        elif isinstance(item, SymbolInput) and _is_free_symbol(item.expr, told):
+            taken.append(item)
+    return [*taken, *program.packed]
+
+
+def _is_free_symbol(expr: SymSize, told: set[str]) -> bool:
+    return isinstance(expr, sympy.Symbol) and expr.name not in told
 
 
 def build(program: Program, module: Module, name: str, kernels: Sequence[Path]) -> Graph:
@@ -112,7 +121,10 @@ def _told_symbols(program: Program) -> set[str]:
     }
 
 
-def _input_type(item: TensorInput | SymbolInput) -> TensorType:
+def _input_type(item: GraphInput) -> TensorType:
+    if isinstance(item, PackedInput):
+        layout = item.layout
+        return TensorType(DType.float32, [layout.k, layout.padded], DeviceRef.CPU())
     if isinstance(item, SymbolInput):
         # A buffer without elements carries a size in its shape and costs no memory.
         return TensorType(DType.uint8, [str(item.expr), 0], DeviceRef.CPU())
@@ -140,7 +152,7 @@ class _Lowering:
     def __init__(
         self,
         program: Program,
-        taken: Sequence[TensorInput | SymbolInput],
+        taken: Sequence[GraphInput],
         values: Sequence[TensorValue],
     ) -> None:
         self.program = program
@@ -153,6 +165,8 @@ class _Lowering:
         for item, value in zip(taken, values, strict=True):
             if isinstance(item, TensorInput):
                 self.values[item.name] = self._read(item, value)
+            elif isinstance(item, PackedInput):
+                self.values[item.name] = value
 
     def _read(self, item: TensorInput, value: TensorValue) -> TensorValue:
         if item.order is not None:

@@ -74,6 +74,17 @@ class OpaqueInput:
     name: str
 
 
+@dataclass(frozen=True)
+class PackedInput:
+    """A tensor made from a parameter before the call: its `layout` says how."""
+
+    name: str
+    source: str
+    """The `TensorInput` that it is made from."""
+    layout: Any
+    """A `weights.Layout`."""
+
+
 Input = TensorInput | SymbolInput | OpaqueInput
 
 
@@ -127,6 +138,16 @@ class Program:
     outputs: list[Output]
     captured: list[torch.Tensor] = field(default_factory=list)
     """Tensors that the graph holds itself; appended to the arguments at every call."""
+    packed: list[PackedInput] = field(default_factory=list)
+    """Inputs beside the arguments, filled from parameters."""
+
+    def used_names(self) -> set[str]:
+        """Names that some call or output reads."""
+        used: set[str] = set()
+        for call in self.calls:
+            map_refs((call.args, call.kwargs), lambda ref: used.add(ref.name))
+        used.update(o.ref.name for o in self.outputs if isinstance(o, TensorOutput))
+        return used
 
     def key(self, context: str) -> str:
         """A hash of everything that decides the compiled code; `context` adds versions."""
@@ -150,6 +171,8 @@ class Program:
                 yield f"{name(item.name)} = symbol {item.expr}"
             else:
                 yield f"{name(item.name)} = opaque"
+        for packed in self.packed:
+            yield f"{name(packed.name)} = packed {name(packed.source)} {packed.layout}"
         for call in self.calls:
             arguments = map_refs(call.args, lambda ref: f"{name(ref.name)}.{ref.index}")
             keywords = map_refs(call.kwargs, lambda ref: f"{name(ref.name)}.{ref.index}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TypeVar
 
 import torch
 from max.dtype import DType
@@ -20,7 +19,7 @@ from torch_max_backend.devices import max_dtype, torch_dtype
 from torch_max_backend.types import MaxTensor, Scalar
 
 Operand = MaxTensor | Scalar | Dim
-F = TypeVar("F", bound=Callable[..., MaxTensor])
+Lowering = Callable[..., MaxTensor]
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -97,7 +96,9 @@ def promote(*operands: Operand, to: torch.dtype | None = None) -> list[MaxTensor
     return [as_tensor(operand, dtype, device) for operand in operands]
 
 
-def elementwise(*names: str, int_to_float: bool = False, wide: bool = False) -> Callable[[F], F]:
+def elementwise(
+    *names: str, int_to_float: bool = False, wide: bool = False
+) -> Callable[[Lowering], Lowering]:
     """Decorate a pointwise lowering: promote its arguments `names` (default: `self`) together.
 
     With `int_to_float`, ints and bools are computed in the default float dtype, as PyTorch does
@@ -106,7 +107,7 @@ def elementwise(*names: str, int_to_float: bool = False, wide: bool = False) -> 
     """
     names = names or ("self",)
 
-    def decorate(lowering: F) -> F:
+    def decorate(lowering: Lowering) -> Lowering:
         signature = inspect.signature(lowering)
 
         # Not the annotations: they hold after promotion, numbers become tensors here.
@@ -124,7 +125,7 @@ def elementwise(*names: str, int_to_float: bool = False, wide: bool = False) -> 
             result = lowering(*bound.args, **bound.kwargs)
             return result if computed is dtype else cast(result, dtype)
 
-        return promoted  # type: ignore[return-value]
+        return promoted
 
     return decorate
 
@@ -134,7 +135,7 @@ def opmath(tensor: MaxTensor) -> MaxTensor:
     return cast(tensor, torch.float32) if dtype_of(tensor) in HALF else tensor
 
 
-def in_opmath(function: Callable[..., MaxTensor], *tensors: MaxTensor) -> MaxTensor:
+def in_opmath(function: Lowering, *tensors: MaxTensor) -> MaxTensor:
     """`function` of the tensors, with 16-bit floats widened before and the result rounded once."""
     return cast(function(*map(opmath, tensors)), dtype_of(tensors[0]))
 

@@ -19,6 +19,7 @@ from torch.utils._sympy.printers import PythonPrinter
 
 from torch_max_backend.graph_builder import graph_inputs, inverse
 from torch_max_backend.program import (
+    PackedInput,
     Program,
     SymbolInput,
     SymbolOutput,
@@ -26,6 +27,7 @@ from torch_max_backend.program import (
     TensorInput,
     TensorOutput,
 )
+from torch_max_backend.weights import Layout, PackedWeight, packed_weight
 
 BoxedCall = Callable[[list[Any]], list[Any]]
 
@@ -72,7 +74,11 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
     """The function that runs `program`, compiled as `model`, on a list of torch arguments."""
     taken = graph_inputs(program)
     positions = {item.name: i for i, item in enumerate(program.inputs)}
-    slots = [(slot, positions[item.name], item) for slot, item in enumerate(taken)]
+    slots = [
+        (slot, positions[item.name], item)
+        for slot, item in enumerate(taken)
+        if not isinstance(item, PackedInput)
+    ]
     static = [
         (slot, position, item.order)
         for slot, position, item in slots
@@ -91,10 +97,17 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
     symbols = [(slot, position) for slot, position, item in slots if isinstance(item, SymbolInput)]
     captured = list(program.captured)
     parameters = _Parameters(static)
+    packed = _PackedParameters(
+        [
+            (slot, positions[item.source], item.layout)
+            for slot, item in enumerate(taken)
+            if isinstance(item, PackedInput)
+        ]
+    )
     finish = _finisher(program)
     copies = _AliasProbe()
     execute = model._execute_device_tensors
-    template: list[Any] = [None] * len(slots)
+    template: list[Any] = [None] * len(taken)
     read_sizes = _size_reader(program)
 
     def call(args: list[Any]) -> list[Any]:
@@ -103,6 +116,8 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
         buffers = template.copy()
         if static:
             parameters.fill(args, buffers)
+        if packed.slots:
+            packed.fill(args, buffers)
         for slot, position in plain:
             tensor = args[position]
             if not tensor.is_contiguous():
@@ -180,6 +195,35 @@ class _Parameters:
             kept[index] = to_buffer(dense)
         self.known = (addresses, kept)
         return kept
+
+
+class _PackedParameters:
+    """Buffers of packed weights, made again when a parameter's address or version changes."""
+
+    def __init__(self, packed: Sequence[tuple[int, int, Layout]]) -> None:
+        self.slots = [slot for slot, _, _ in packed]
+        self.layouts = [layout for _, _, layout in packed]
+        self.positions = [position for _, position, _ in packed]
+        # One object holds all, so that a reader in another thread sees what belongs together.
+        self.known: tuple[list[Any], list[Any], list[PackedWeight]] = ([], [], [])
+
+    def fill(self, args: list[Any], buffers: list[Any]) -> None:
+        tensors = [args[position] for position in self.positions]
+        state = [(tensor.data_ptr(), _version(tensor)) for tensor in tensors]
+        known, kept, _ = self.known
+        if state != known:
+            weights = [
+                packed_weight(tensor, version, layout)
+                for tensor, (_, version), layout in zip(tensors, state, self.layouts, strict=True)
+            ]
+            kept = [to_buffer(weight.packed) for weight in weights]
+            self.known = (state, kept, weights)
+        for slot, buffer in zip(self.slots, kept, strict=True):
+            buffers[slot] = buffer
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version  # inference tensors count none
 
 
 class _AliasProbe:

@@ -1,0 +1,240 @@
+"""Packed weights: a matmul's constant operand in the layout that MAX's kernel reads, made once.
+
+MAX's CPU matmul copies its right operand into tiles at every call. In an inference graph that
+operand is a parameter, so we hand in the tiles instead:
+
+1. `pack_weights` finds `mm` and `addmm` whose right operand is a float32 parameter (or its
+   transpose, as in `linear`) and rewrites them to `torch_max_backend.packed_mm` on an extra input.
+2. The runtime fills that input from the parameter, and again whenever the parameter's address or
+   version has changed (`PackedWeight`).
+
+The compiled code holds no values: one artifact serves every checkpoint. A parameter that two
+graphs pack alike is packed once. What cannot be seen is a write that bypasses PyTorch's version
+counter (`p.data.mul_(2)`, or parameters made under `inference_mode`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import platform
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+import torch
+
+from torch_max_backend.program import (
+    Call,
+    PackedInput,
+    Program,
+    Ref,
+    TensorInput,
+    TensorSpec,
+    map_refs,
+)
+
+_LIBRARY = torch.library.Library("torch_max_backend", "FRAGMENT")
+_LIBRARY.define("packed_mm(Tensor self, Tensor packed, int n) -> Tensor")
+packed_mm = torch.ops.torch_max_backend.packed_mm
+
+aten = torch.ops.aten
+FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How MAX's kernel tiles a float32 operand on this CPU: columns per tile, floats per block."""
+
+    columns: int
+    block: int
+
+    def layout(self, k: int, n: int, transposed: bool) -> Layout:
+        depth = min(self.block // self.columns, k)
+        across = min(self.block // depth // self.columns, -(-n // self.columns))
+        width = across * self.columns
+        return Layout(k, n, transposed, self.columns, depth, -(-n // width) * width)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The packed form of a [k, n] operand; `transposed` if the parameter is stored as [n, k]."""
+
+    k: int
+    n: int
+    transposed: bool
+    columns: int
+    depth: int
+    padded: int
+    """n rounded up to whole tiles."""
+
+    def pack(self, weight: torch.Tensor) -> torch.Tensor:
+        """Blocks of `depth` rows; in each, tiles of `columns` one after the other."""
+        matrix = weight.detach().t() if self.transposed else weight.detach()
+        packed = matrix.new_zeros(self.k, self.padded)
+        tiles = self.padded // self.columns
+        for start in range(0, self.k, self.depth):
+            rows = min(self.depth, self.k - start)
+            block = packed[start : start + rows].view(tiles, rows, self.columns)
+            full = self.n // self.columns
+            source = matrix[start : start + rows]
+            body = source[:, : full * self.columns].unflatten(1, (full, self.columns))
+            block[:full].copy_(body.transpose(0, 1))
+            if rest := self.n - full * self.columns:
+                block[full, :, :rest].copy_(source[:, full * self.columns :])
+        return packed
+
+
+@functools.cache
+def tiles(rows: int) -> Tiles | None:
+    """MAX's tiling for a matmul of `rows` rows (0: symbolic); None on CPUs that we do not know."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return None
+    flags = _cpu_flags()
+    if "avx512f" in flags:
+        columns = 48 if 0 < rows <= 32 else 64
+        return Tiles(columns, 512 * 1024 // FLOAT_BYTES)
+    if "avx2" in flags:
+        return Tiles(24, 256 * 1024 // FLOAT_BYTES)
+    return None
+
+
+@functools.cache
+def _cpu_flags() -> frozenset[str]:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return frozenset()  # not Linux: unknown, so nothing is packed
+    line = next((line for line in text.splitlines() if line.startswith("flags")), "")
+    return frozenset(line.split())
+
+
+class PackedWeight:
+    """A packed copy, and the memory that it was made from.
+
+    It holds on to that memory, so as long as it lives, an equal address is the same parameter.
+    """
+
+    def __init__(self, source: torch.Tensor, layout: Layout) -> None:
+        self.source = source.detach()
+        self.packed = layout.pack(source)
+
+
+_PACKED: WeakValueDictionary[tuple[int, int, Layout], PackedWeight] = WeakValueDictionary()
+
+
+def packed_weight(tensor: torch.Tensor, version: int, layout: Layout) -> PackedWeight:
+    """The packed copy of `tensor` as it is now, shared by all graphs that pack it alike."""
+    key = (tensor.data_ptr(), version, layout)
+    found = _PACKED.get(key)
+    if found is None:
+        found = _PACKED[key] = PackedWeight(tensor, layout)
+    return found
+
+
+def pack_weights(program: Program) -> Program:
+    """`program` with packed operands where that is possible."""
+    parameters = {
+        item.name: item
+        for item in program.inputs
+        if isinstance(item, TensorInput) and item.static and _packable(item.spec)
+    }
+    transposes = {
+        call.name: call.args[0].name
+        for call in program.calls
+        if _is_transpose(call) and call.args[0].name in parameters
+    }
+    specs: dict[str, TensorSpec | None] = {
+        item.name: item.spec for item in program.inputs if isinstance(item, TensorInput)
+    }
+    specs.update((call.name, call.outputs[0]) for call in program.calls if call.single)
+
+    packed: dict[tuple[str, Layout], PackedInput] = {}
+    calls: list[Call] = []
+    for call in program.calls:
+        calls.extend(_packed_calls(call, parameters, transposes, specs, packed))
+    if not packed:
+        return program
+    return dataclasses.replace(
+        program, calls=_without_dead(calls, program), packed=list(packed.values())
+    )
+
+
+def _is_transpose(call: Call) -> bool:
+    """Whether a call swaps the two dims of a matrix, in any of ATen's spellings."""
+    if call.op is aten.t.default:
+        return True
+    if call.op is aten.permute.default:
+        return call.args[1] == [1, 0]
+    return call.op is aten.transpose.int and {d % 2 for d in call.args[1:3]} == {0, 1}
+
+
+def _packable(spec: TensorSpec) -> bool:
+    return (
+        spec.dtype is torch.float32
+        and spec.device.type == "cpu"
+        and len(spec.shape) == 2
+        and all(isinstance(size, int) and size > 0 for size in spec.shape)
+    )
+
+
+def _packed_calls(
+    call: Call,
+    parameters: dict[str, TensorInput],
+    transposes: dict[str, str],
+    specs: dict[str, TensorSpec | None],
+    packed: dict[tuple[str, Layout], PackedInput],
+) -> list[Call]:
+    if call.op is aten.mm.default:
+        left, right, bias = call.args[0], call.args[1], None
+    elif call.op is aten.addmm.default and not call.kwargs:
+        bias, left, right = call.args[:3]
+    else:
+        return [call]
+    name = transposes.get(right.name, right.name) if right.index is None else right.name
+    if name not in parameters or len(call.args) > 3:
+        return [call]
+    spec = specs.get(left.name) if left.index is None else None
+    size = spec.shape[0] if spec is not None else None
+    tiling = tiles(size if isinstance(size, int) else 0) if size is not None else None
+    if tiling is None or size == 0:
+        return [call]
+    transposed = right.name in transposes
+    shape = parameters[name].spec.shape
+    k, n = (shape[1], shape[0]) if transposed else (shape[0], shape[1])
+    assert isinstance(k, int) and isinstance(n, int)
+    layout = tiling.layout(k, n, transposed)
+    item = packed.setdefault(
+        (name, layout), PackedInput(f"{name}_packed{len(packed)}", name, layout)
+    )
+    product = dataclasses.replace(
+        call, op=packed_mm.default, args=(left, Ref(item.name), n), kwargs={}
+    )
+    if bias is None:
+        return [product]
+    product = dataclasses.replace(product, name=f"{call.name}_product")
+    return [
+        product,
+        dataclasses.replace(call, op=aten.add.Tensor, args=(Ref(product.name), bias), kwargs={}),
+    ]
+
+
+def _without_dead(calls: list[Call], program: Program) -> list[Call]:
+    """`calls` without those whose results nobody reads any more (the transposes)."""
+    uses: Counter[str] = Counter()
+
+    def use(ref: Ref) -> None:
+        uses[ref.name] += 1
+
+    for output in program.outputs:
+        ref = getattr(output, "ref", None)
+        if ref is not None:
+            use(ref)
+    alive = []
+    for call in reversed(calls):
+        if _is_transpose(call) and not uses[call.name]:
+            continue
+        map_refs((call.args, call.kwargs), use)
+        alive.append(call)
+    return alive[::-1]
