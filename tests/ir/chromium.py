@@ -160,6 +160,14 @@ class Page:
                 raise TimeoutError(f"never came true: {condition}")
             time.sleep(0.02)
 
+    def cpu_seconds(self) -> float:
+        """Processor time of the page's scripts so far; what other processes do is not in it."""
+        self.call("Performance.enable", timeDomain="threadTicks")
+        metrics = {
+            item["name"]: item["value"] for item in self.call("Performance.getMetrics")["metrics"]
+        }
+        return metrics["ScriptDuration"]
+
     def settle(self) -> None:
         """Wait until two more pictures were drawn."""
         self.js(

@@ -251,26 +251,21 @@ def test_the_policy_stops_a_script_that_got_in(show: Opener):
     "make", [lambda: graphs.transformer(200), lambda: graphs.flat(5000)], ids=["modules", "flat"]
 )
 def test_5000_nodes_stay_usable(show: Opener, make: Callable[[], IR]):
-    """Generous limits: they catch what grows with the square, on a loaded machine too."""
-    page = show(make(), "open=all")
+    """In processor time, so that a loaded machine does not matter; usual are 0.4 s and 0.03 s."""
+    page = show(make(), "open=0")
+    before = page.cpu_seconds()
+    page.js("document.getElementById('all').click()")
+    page.settle()
+    laid_out = page.cpu_seconds()
     assert symbols(page) >= 5000
-    laid_out, drawn = _times(page)
-    assert laid_out < 5000
+    assert laid_out - before < 3
     page.press("0")  # everything on the screen
-    drawn = max(drawn, _times(page)[1])
     x, y = middle(page)
     for _ in range(6):
         page.call("Input.dispatchMouseEvent", type="mouseWheel", x=x, y=y, deltaX=0, deltaY=-400)
         page.settle()
-        drawn = max(drawn, _times(page)[1])
-    assert drawn < 1000
+    assert page.cpu_seconds() - laid_out < 7 * 0.3
     assert colours(page) > 3
-
-
-def _times(page: chromium.Page) -> tuple[int, int]:
-    found = re.search(r"laid out in (\d+) ms · drawn in (\d+) ms", page.text("status"))
-    assert found is not None
-    return int(found.group(1)), int(found.group(2))
 
 
 def test_the_empty_graph_opens(show: Opener):

@@ -154,7 +154,7 @@ def test_a_missing_subgraph_names_the_node():
     ir = graphs.branching()
     ir.subgraphs = {}
     with pytest.raises(ValueError, match="node 'cond' calls subgraph 'true_graph_0'"):
-        to_html(ir)
+        build_scene(ir)
 
 
 @pytest.mark.parametrize(
