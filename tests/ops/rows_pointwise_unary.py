@@ -1,0 +1,127 @@
+"""Rows of pointwise ops of one tensor."""
+
+import torch
+
+from tests.ops.cases import ALL, BOOL, FLOATS, HALF, INTS, OpCase, t
+
+aten = torch.ops.aten
+
+SINGLE = [torch.float32, torch.float64]
+
+
+def signs(results: list[torch.Tensor]) -> list[torch.Tensor]:
+    """-1 for -0.0, which compares equal to 0.0."""
+    return [torch.copysign(torch.ones_like(result), result) for result in results]
+
+
+FLOAT_FUNCTIONS = [
+    aten.acos,
+    aten.acosh,
+    aten.angle,
+    aten.asin,
+    aten.asinh,
+    aten.atan,
+    aten.atanh,
+    aten.cos,
+    aten.cosh,
+    aten.digamma,
+    aten.erf,
+    aten.erfc,
+    aten.erfinv,
+    aten.exp,
+    aten.exp2,
+    aten.expm1,
+    aten.lgamma,
+    aten.log,
+    aten.log10,
+    aten.log1p,
+    aten.log2,
+    aten.reciprocal,
+    aten.rsqrt,
+    aten.sigmoid,
+    aten.sin,
+    aten.sinc,
+    aten.sinh,
+    aten.sqrt,
+    aten.tan,
+    aten.tanh,
+]
+UNIT_INTERVAL = [aten.acos, aten.asin, aten.atanh, aten.erfinv, aten.logit]
+WIDE_RANGE = [
+    aten.acosh,
+    aten.asinh,
+    aten.atan,
+    aten.cosh,
+    aten.digamma,
+    aten.erf,
+    aten.erfc,
+    aten.exp,
+    aten.exp2,
+    aten.expm1,
+    aten.lgamma,
+    aten.log,
+    aten.log10,
+    aten.log1p,
+    aten.log2,
+    aten.sigmoid,
+    aten.sinh,
+    aten.tanh,
+]
+EXTREMES = [
+    1e-30,
+    -1e-30,
+    1e-7,
+    0.5,
+    1,
+    2,
+    10,
+    -10,
+    43.25,
+    88.5,
+    89.2,
+    -89.2,
+    130,
+    710,
+    1e30,
+    -1e30,
+]
+PREDICATES = [aten.isfinite, aten.isinf, aten.isnan, aten.isneginf, aten.isposinf, aten.signbit]
+
+ROWS = [
+    *(OpCase(op.default, (t(3, 7, special=True),), dtypes=FLOATS) for op in FLOAT_FUNCTIONS),
+    *(OpCase(op.default, (t(3, 7),), dtypes=[torch.int64, *BOOL]) for op in FLOAT_FUNCTIONS),
+    *(OpCase(op.default, (t(values=EXTREMES),), dtypes=SINGLE) for op in WIDE_RANGE),
+    *(
+        OpCase(op.default, (t(33, low=-1.05, high=1.05, special=True),), dtypes=SINGLE)
+        for op in UNIT_INTERVAL
+    ),
+    *(OpCase(op.default, (t(5, 3, special=True),), dtypes=ALL) for op in PREDICATES),
+    OpCase(aten.abs.default, (t(4, 5, special=True),), dtypes=FLOATS + INTS),
+    OpCase(aten.abs.default, (t(),), dtypes=[torch.float32]),
+    OpCase(aten.ceil.default, (t(4, 5, special=True),), dtypes=FLOATS + INTS),
+    OpCase(aten.ceil.default, (t(values=[-0.5, 0.5, -0.0]),), expand=signs),
+    OpCase(aten.deg2rad.default, (t(4, 5),), dtypes=[torch.float32, torch.int64]),
+    OpCase(aten.exp.default, (t(4, 5),), dtypes=INTS),
+    OpCase(aten.exp.default, (t(),)),
+    OpCase(aten.exp.default, (t(0, 3),)),
+    OpCase(aten.exp.default, (t(4, 6, prepare=lambda x: x.t()[1:, ::2]),)),
+    OpCase(aten.floor.default, (t(4, 5, special=True),), dtypes=FLOATS + INTS),
+    OpCase(aten.frac.default, (t(4, 5, special=True),), dtypes=FLOATS),
+    OpCase(aten.logit.default, (t(20, low=0, high=1), 0.1), dtypes=FLOATS),
+    OpCase(aten.neg.default, (t(4, 5, special=True),), dtypes=FLOATS + INTS),
+    OpCase(aten.neg.default, (t(values=[-0.0, 0.0, 1.0]),), dtypes=FLOATS, expand=signs),
+    OpCase(aten.round.default, (t(4, 5, special=True),), dtypes=FLOATS + INTS),
+    OpCase(aten.round.default, (t(values=[0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 0.49999997]),)),
+    OpCase(aten.round.default, (t(values=[-0.2, 0.2, -0.0]),), expand=signs),
+    OpCase(aten.round.decimals, (t(4, 5, special=True),), {"decimals": 2}, dtypes=SINGLE),
+    OpCase(aten.round.decimals, (t(4, 5, low=-5000, high=5000),), {"decimals": -2}, dtypes=SINGLE),
+    OpCase(aten.round.decimals, (t(4, 5),), {"decimals": 0}, dtypes=FLOATS),
+    OpCase(aten.sgn.default, (t(4, 5, special=True),), dtypes=ALL),
+    OpCase(aten.sign.default, (t(4, 5, special=True),), dtypes=ALL),
+    OpCase(aten.signbit.default, (t(values=[-0.0, 0.0, -1.0, -float("nan")]),), dtypes=FLOATS),
+    OpCase(aten.square.default, (t(4, 5, special=True),), dtypes=FLOATS + INTS),
+    OpCase(aten.tanh.default, (t(64, low=-0.3, high=0.3),), dtypes=HALF),
+    OpCase(aten.tanh.default, (t(64, low=-12, high=12),), dtypes=SINGLE),
+    OpCase(aten.trunc.default, (t(4, 5, special=True),), dtypes=FLOATS + INTS),
+    OpCase(aten.trunc.default, (t(values=[-0.5, 0.5, -0.0]),), expand=signs),
+]
