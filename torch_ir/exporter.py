@@ -102,6 +102,10 @@ def _without_weights(model: torch.nn.Module, stand_ins: _StandIns) -> Iterator[d
                     if tensor is not None:
                         undo.append((table, name, tensor))
                         table[name] = stand_ins.of(tensor)
+            if isinstance(module, torch.nn.RNNBase):  # keeps its weights in a list of its own, too
+                undo.append((vars(module), "_flat_weights", module._flat_weights))
+                flat = [None if t is None else stand_ins.of(t) for t in module._flat_weights]
+                vars(module)["_flat_weights"] = flat
             for name, value in list(vars(module).items()):
                 if isinstance(value, torch.Tensor) and value.is_meta:
                     undo.append((vars(module), name, value))

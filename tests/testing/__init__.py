@@ -1,0 +1,1 @@
+"""Runs the test models and reports on them: runner, statistics, mermaid, report."""
