@@ -21,7 +21,11 @@ def constant(
 ) -> MaxTensor:
     """A constant tensor; values are converted as PyTorch converts them."""
     if not isinstance(value, torch.Tensor):
-        value = torch.tensor(value)
+        numbers = torch.tensor(value)
+        # A Python float has 53 bits, the default dtype has 24.
+        value = (
+            numbers if not numbers.is_floating_point() else torch.tensor(value, dtype=torch.float64)
+        )
     array = value.detach().to("cpu", dtype).contiguous()
     _ARRAYS.setdefault(Graph.current, []).append(array)
     return ops.constant(array, max_dtype(dtype), device)
