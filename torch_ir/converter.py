@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -308,12 +309,24 @@ class _ProgramConverter:
         return TreeSpec("constant", value=_constant_leaf(value))
 
     def _symbols(self) -> None:
+        if not self.program.range_constraints:
+            return
+        used = self._used_symbols()
         for symbol, bounds in self.program.range_constraints.items():
-            if not getattr(symbol, "is_integer", True) or str(symbol).startswith("zuf"):
+            # Of derived sizes PyTorch also keeps the symbols that it has replaced.
+            if not symbol.is_integer or str(symbol) not in used:
                 continue
             lower = int(bounds.lower) if _finite(bounds.lower) else -(2**63)
             upper = int(bounds.upper) if _finite(bounds.upper) else None
             self.ir.symbols[str(symbol)] = Symbol(str(symbol), lower, upper)
+
+    def _used_symbols(self) -> set[str]:
+        metas = [meta for known in self.graph.known.values() for meta in known]
+        for graph in self.ir.subgraphs.values():
+            metas += [*graph.inputs, *(meta for node in graph.nodes for meta in node.outputs)]
+        texts = {size for meta in metas for size in meta.shape if isinstance(size, str)}
+        texts |= {meta.expr for meta in metas if meta.expr is not None}
+        return {name for text in texts for name in re.findall(r"[A-Za-z_]\w*", text)}
 
 
 def _finite(bound: Any) -> bool:

@@ -180,8 +180,9 @@ def export_model(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """PyTorch warns of a deprecated call that it makes itself."""
+    """PyTorch warns of calls that it makes itself, here and in its own RNN modules."""
     with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"The tensor attributes? .*_flat_weights", UserWarning)
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)
         yield
 

@@ -1,0 +1,463 @@
+"""What a graph can hold, each kind once: through extraction, a file, and a verified run."""
+
+from __future__ import annotations
+
+import collections
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from tests.ir.roundtrip import roundtrip
+from torch_ir import (
+    IR,
+    ExportError,
+    convert_exported_program,
+    execute_ir,
+    export_model,
+    extract_ir,
+    verify_ir_with_state_dict,
+)
+
+
+class Calls(nn.Module):
+    """A model of one function."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def node_of(ir: IR, op_type: str) -> Any:
+    return next(node for node in ir.nodes if node.op_type == op_type)
+
+
+X = torch.linspace(-2, 2, 24).reshape(4, 6)
+
+
+# --- arguments ---------------------------------------------------------------------------------
+
+
+def test_dtype_argument(tmp_path: Path) -> None:
+    ir = roundtrip(
+        Calls(lambda x: x.to(torch.float64) + x.sum(dtype=torch.float64)), (X,), tmp_path
+    )
+    assert node_of(ir, "aten.sum.default").attrs["dtype"] is torch.float64
+
+
+def test_device_and_pin_memory_of_arange(tmp_path: Path) -> None:
+    ir = roundtrip(Calls(lambda x: x + torch.arange(6)), (X,), tmp_path)
+    assert node_of(ir, "aten.arange.default").attrs["device"] == torch.device("cpu")
+
+
+def test_memory_format(tmp_path: Path) -> None:
+    image = torch.randn(1, 3, 4, 4)
+    ir = roundtrip(
+        Calls(lambda x: x.contiguous(memory_format=torch.channels_last) * 2), (image,), tmp_path
+    )
+    assert node_of(ir, "aten.contiguous.default").attrs["memory_format"] is torch.channels_last
+
+
+def test_infinite_and_nan_arguments(tmp_path: Path) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        low = x.masked_fill(x > 0, float("-inf"))
+        return low.clamp(max=float("inf")) + float("nan")
+
+    ir = roundtrip(Calls(function), (X,), tmp_path)
+    assert node_of(ir, "aten.masked_fill.Scalar").attrs["value"] == float("-inf")
+
+
+def test_layer_norm_with_bias_but_no_weight(tmp_path: Path) -> None:
+    bias = torch.randn(6)
+    ir = roundtrip(Calls(lambda x, b: F.layer_norm(x, (6,), None, b)), (X, bias), tmp_path)
+    node = node_of(ir, "aten.layer_norm.default")
+    assert node.arguments["weight"] is None and node.arguments["bias"].name == "args_1"
+
+
+def test_batch_norm_without_affine(tmp_path: Path) -> None:
+    ir = roundtrip(nn.BatchNorm1d(6, affine=False).eval(), (X,), tmp_path)
+    assert node_of(ir, "aten.batch_norm.default").arguments["weight"] is None
+
+
+def test_tensor_keyword_argument_of_an_op(tmp_path: Path) -> None:
+    roundtrip(Calls(lambda x, low: torch.clamp(x, min=low, max=low + 1)), (X, X.abs()), tmp_path)
+
+
+def test_lists_of_tensors_with_gaps(tmp_path: Path) -> None:
+    rows = torch.tensor([2, 0])
+    ir = roundtrip(Calls(lambda x, i: x[:, i]), (X, rows), tmp_path)
+    assert node_of(ir, "aten.index.Tensor").arguments["indices"][0] is None
+
+
+def test_strings_complex_numbers_and_scalars(tmp_path: Path) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.div(x, 3, rounding_mode="floor") * (1 + 2j) + F.gelu(x, approximate="tanh")
+
+    ir = roundtrip(Calls(function), (X,), tmp_path)
+    assert node_of(ir, "aten.div.Tensor_mode").attrs["rounding_mode"] == "floor"
+
+
+def test_lstm(tmp_path: Path) -> None:
+    roundtrip(nn.LSTM(6, 5, num_layers=2), (X[:, None],), tmp_path)
+
+
+def test_every_node_says_where_it_comes_from(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(6, 3), nn.Sequential(nn.ReLU(), nn.Linear(3, 2)))
+    ir = roundtrip(model, (X,), tmp_path)
+    linear = [node for node in ir.nodes if node.op_type == "aten.linear.default"][1]
+    assert linear.module_path == "1.1"
+    assert linear.module_type == "torch.nn.modules.linear.Linear"
+    assert linear.source.startswith("torch/nn/modules/linear.py:") and "F.linear" in linear.source
+
+
+# --- weights, buffers, constants ---------------------------------------------------------------
+
+
+class Rope(nn.Module):
+    inv_freq: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("inv_freq", torch.arange(1.0, 7.0), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.inv_freq
+
+
+def test_non_persistent_buffer_of_a_real_model_is_kept(tmp_path: Path) -> None:
+    ir = roundtrip(Rope(), (X,), tmp_path)
+    assert torch.equal(execute_ir(ir, (X,)), Rope()(X))
+
+
+def test_non_persistent_buffer_of_a_meta_model_must_be_given() -> None:
+    with torch.device("meta"):
+        model = Rope()
+    ir = extract_ir(model, (X.to("meta"),))
+    assert ir.non_persistent == ["inv_freq"] and not ir.constants
+    with pytest.raises(Exception, match="in no checkpoint") as failure:
+        execute_ir(ir, (X,), {})
+    assert type(failure.value).__name__ == "WeightLoadError"
+    real = Rope()
+    assert torch.equal(execute_ir(ir, (X,), dict(real.named_buffers())), real(X))
+    assert verify_ir_with_state_dict(ir, real.state_dict(), real, (X,))[0]
+
+
+class PlainAttribute(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.arange(1.0, 7.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.scale
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_plain_tensor_attribute(device: str) -> None:
+    with torch.device(device):
+        model = PlainAttribute()
+    ir = extract_ir(model, (X,))
+    assert isinstance(vars(model)["scale"], torch.Tensor), "the model is as it was"
+    real = PlainAttribute()
+    assert verify_ir_with_state_dict(ir, {}, real, (X,))[0]
+
+
+def test_tied_weights_are_one_weight(tmp_path: Path) -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b = nn.Linear(6, 6, bias=False), nn.Linear(6, 6, bias=False)
+            self.b.weight = self.a.weight
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.b(self.a(x))
+
+    model = Tied()
+    ir = roundtrip(model, (X,), tmp_path)
+    assert len(ir.weights) == 1
+    for key in ("a.weight", "b.weight"):
+        assert torch.equal(execute_ir(ir, (X,), {key: model.a.weight}), model(X))
+
+
+def test_tensor_literals_in_forward_on_meta(tmp_path: Path) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x * torch.tensor([1.0, 2, 3, 4, 5, 6]) + torch.zeros(6) + torch.eye(6)[0]
+
+    ir = roundtrip(Calls(function), (X,), tmp_path)
+    meta = extract_ir(Calls(function), (X.to("meta"),))
+    assert torch.equal(execute_ir(meta, (X,)), execute_ir(ir, (X,)))
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.bfloat16, torch.float16, torch.int16, torch.uint8, torch.bool, torch.complex64,
+     torch.complex128, torch.float8_e4m3fn, torch.uint16],
+)  # fmt: skip
+@pytest.mark.parametrize("count", [3, 5000])
+def test_constants_of_every_dtype(dtype: torch.dtype, count: int, tmp_path: Path) -> None:
+    class Holder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.value = (torch.arange(count) % 7).to(dtype)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return x + 1, self.value.clone()
+
+    ir = roundtrip(Holder(), (X,), tmp_path)
+    assert next(iter(ir.constants.values())).dtype == dtype
+    assert bool(list(tmp_path.glob("*.safetensors"))) == (count * dtype.itemsize > 1024)
+
+
+def test_large_constants_are_not_text(tmp_path: Path) -> None:
+    class Big(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = torch.randn(512, 512)
+
+        def forward(self, i: torch.Tensor) -> torch.Tensor:
+            return self.table[i]
+
+    roundtrip(Big(), (torch.tensor([1, 5]),), tmp_path)
+    assert (tmp_path / "model.json").stat().st_size < 4096
+    (beside,) = tmp_path.glob("*.safetensors")
+    assert beside.stat().st_size >= 2**20
+
+
+# --- inputs and outputs ------------------------------------------------------------------------
+
+
+def test_nested_inputs_and_outputs(tmp_path: Path) -> None:
+    def function(pairs: list[Any], table: dict[str, Any]) -> Any:
+        x = pairs[0] + pairs[1][0]
+        made = collections.OrderedDict(z=x, a=[x * 2, None])
+        return {"made": made, "table": (table["one"], 3, 2.5, False, "text")}
+
+    ir = roundtrip(Calls(function), ([X, (X,)], {"one": X, "none": None}), tmp_path)
+    result = execute_ir(ir, ([X, (X,)], {"one": X, "none": None}))
+    assert type(result["made"]) is collections.OrderedDict
+    assert result["table"][1:] == (3, 2.5, False, "text")
+
+
+def test_keyword_inputs_keep_their_names(tmp_path: Path) -> None:
+    class Model(nn.Module):
+        def forward(
+            self, x: torch.Tensor, *, bias: torch.Tensor, scale: float = 1.0
+        ) -> torch.Tensor:
+            return x * scale + bias
+
+    ir = roundtrip(Model(), (X,), tmp_path, kwargs={"scale": 3.0, "bias": X})
+    assert set(ir.kwargs_order) == {"scale", "bias"}
+    assert torch.equal(execute_ir(ir, (X,), kwargs={"bias": X, "scale": 3.0}), X * 3 + X)
+
+
+def test_an_input_that_is_returned_and_an_output_returned_twice(tmp_path: Path) -> None:
+    def function(x: torch.Tensor) -> Any:
+        y = x + 1
+        return x, y, y
+
+    roundtrip(Calls(function), (X,), tmp_path)
+
+
+def test_model_without_tensors_in_its_graph(tmp_path: Path) -> None:
+    roundtrip(Calls(lambda x: x), (X,), tmp_path)
+
+
+# --- dynamic shapes ----------------------------------------------------------------------------
+
+
+def test_dynamic_and_derived_sizes(tmp_path: Path) -> None:
+    n = torch.export.Dim("n", min=2, max=50)
+
+    class Model(nn.Module):
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> Any:
+            return torch.cat([a, a]) + b, a.new_zeros(a.shape[0] * 3 + 1), a.shape[0]
+
+    a, b = torch.randn(4, 3), torch.randn(8, 3)
+    ir = roundtrip(Model(), (a, b), tmp_path, dynamic_shapes=({0: n}, {0: 2 * n}))
+    (symbol,) = ir.symbols.values()
+    assert (symbol.min, symbol.max) == (2, 50)
+    for size in (2, 7):
+        a, b = torch.randn(size, 3), torch.randn(2 * size, 3)
+        result = execute_ir(ir, (a, b))
+        assert torch.equal(result[0], torch.cat([a, a]) + b)
+        assert result[1].shape == (3 * size + 1,) and result[2] == size
+
+
+def test_dynamic_integer_input(tmp_path: Path) -> None:
+    dynamic = (None, torch.export.Dim.DYNAMIC)
+    ir = roundtrip(IntegerInput(), (X, 3), tmp_path, dynamic_shapes=dynamic)
+    assert ir.graph_inputs[1].dtype == "SymInt"
+    assert torch.equal(execute_ir(ir, (X, 5)), X * 5)
+
+
+class IntegerInput(nn.Module):
+    def forward(self, x: torch.Tensor, n: int) -> torch.Tensor:
+        return x * n
+
+
+def test_data_dependent_size(tmp_path: Path) -> None:
+    ir = roundtrip(Calls(lambda x: (x > 0).nonzero()), (X,), tmp_path)
+    other = torch.tensor([[1.0, -1, 1, 1, 1, 1]]).expand(4, 6)
+    assert torch.equal(execute_ir(ir, (other,)), (other > 0).nonzero())
+
+
+# --- mutation ----------------------------------------------------------------------------------
+
+
+class Mutating(nn.Module):
+    count: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count.add_(1)
+        x.view(-1)[0] = 100.0
+        return x * self.count
+
+
+def test_mutations_are_outputs_and_applied_only_on_request(tmp_path: Path) -> None:
+    model = Mutating()
+    ir = roundtrip(model, (X.clone(),), tmp_path)
+    assert [(m.kind, m.target) for m in ir.mutations] == [("buffer", "count"), ("input", "x")]
+    assert float(model.count) == 0, "verification leaves the model as it was"
+    weights, x = {"count": torch.zeros(())}, X.clone()
+    first = execute_ir(ir, (x,), weights)
+    assert float(weights["count"]) == 0 and torch.equal(x, X)
+    execute_ir(ir, (x,), weights, apply_mutations=True)
+    assert float(weights["count"]) == 1 and float(x[0, 0]) == 100
+    assert torch.equal(first, model(X.clone()))
+
+
+def test_batch_norm_in_training_updates_its_statistics(tmp_path: Path) -> None:
+    model = nn.BatchNorm1d(6).train()
+    ir = roundtrip(model, (X,), tmp_path)
+    assert {m.target for m in ir.mutations} == {
+        "running_mean",
+        "running_var",
+        "num_batches_tracked",
+    }
+
+
+# --- control flow ------------------------------------------------------------------------------
+
+
+def test_cond(tmp_path: Path) -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(6, 6)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 0, lambda t: self.fc(t).sin(), lambda t: t - 1, (x,))
+
+    model = Model()
+    ir = roundtrip(model, (X + 1,), tmp_path)
+    assert len(ir.subgraphs) == 2 and node_of(ir, "higher_order.cond").subgraphs
+    for x in (X + 1, X - 1):
+        assert torch.equal(execute_ir(ir, (x,), model.state_dict()), model(x))
+
+
+def test_while_loop(tmp_path: Path) -> None:
+    def function(x: torch.Tensor) -> Any:
+        return torch.while_loop(
+            lambda i, t: i < 3, lambda i, t: (i + 1, t * 2), (torch.tensor(0), x)
+        )
+
+    ir = roundtrip(Calls(function), (X,), tmp_path)
+    assert torch.equal(execute_ir(ir, (X,))[1], X * 8)
+
+
+def test_scan(tmp_path: Path) -> None:
+    from torch._higher_order_ops.scan import scan
+
+    def function(x: torch.Tensor) -> Any:
+        return scan(lambda c, row: (c + row, c * row), torch.zeros(6), x)
+
+    ir = roundtrip(Calls(function), (X,), tmp_path)
+    torch.testing.assert_close(execute_ir(ir, (X,))[0], X.sum(0))
+
+
+def test_no_grad_region_is_put_in_line(tmp_path: Path) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            y = x.sin()
+        with torch.enable_grad():
+            z = y.cos()
+        return y + z
+
+    ir = roundtrip(Calls(function), (X,), tmp_path)
+    assert not ir.subgraphs
+
+
+def test_autocast_region(tmp_path: Path) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = x @ x.T
+        return y.float()
+
+    roundtrip(Calls(function), (X,), tmp_path)
+
+
+# --- ways to extract ---------------------------------------------------------------------------
+
+
+def test_decompose_gives_core_aten(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4))
+    ir = roundtrip(model, (X,), tmp_path, decompose=True)
+    ops = {node.op_type for node in ir.nodes}
+    assert "aten.linear.default" not in ops and "aten.addmm.default" in ops
+
+
+def test_strict_tracing(tmp_path: Path) -> None:
+    roundtrip(nn.Sequential(nn.Linear(6, 4), nn.ReLU(inplace=True)), (X,), tmp_path, strict=True)
+
+
+def test_a_program_exported_by_hand(tmp_path: Path) -> None:
+    model = Mutating()
+    program = torch.export.export(model, (X.clone(),))
+    nodes = len(program.graph.nodes)
+    ir = convert_exported_program(program, "by hand")
+    assert len(program.graph.nodes) == nodes, "the caller's program is as it was"
+    assert ir.model_name == "by hand" and len(ir.mutations) == 2
+    assert verify_ir_with_state_dict(ir, model.state_dict(), model, (X,))[0]
+
+
+def test_extraction_reads_no_weights_and_leaves_the_model_alone() -> None:
+    model = nn.Sequential(nn.Linear(6, 4), nn.LSTM(4, 3))
+    before = {key: (id(t), t.clone()) for key, t in model.named_parameters()}
+    program = export_model(model, (X,))
+    assert all(program.state_dict[key] is t for key, t in model.named_parameters())
+    for key, tensor in model.named_parameters():
+        assert before[key][0] == id(tensor) and torch.equal(before[key][1], tensor)
+    assert all(any(w is p for p in model.parameters()) for w in model[1]._flat_weights)
+    model(X)
+
+
+def test_model_is_restored_after_a_failure() -> None:
+    class Breaks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(6, 6)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.fc(x) if x.sum().item() > 0 else x
+
+    model = Breaks()
+    weight = model.fc.weight
+    with pytest.raises(ExportError, match=r"Breaks(.|\n)*test_extract.py"):
+        extract_ir(model, (X,))
+    assert model.fc.weight is weight
+
+
+def test_wrong_calls_are_explained() -> None:
+    with pytest.raises(ExportError, match="must be a tuple"):
+        extract_ir(nn.ReLU(), [X])  # type: ignore[arg-type]
+    with pytest.raises(ExportError, match=r"expected a torch\.nn\.Module"):
+        extract_ir(lambda x: x, (X,))  # type: ignore[arg-type]
