@@ -1,4 +1,6 @@
 from .pointwise import *
 from .pointwise_binary import *
 from .pooling import *
+from .reduction import *
+from .softmax import *
 from .sorting import *

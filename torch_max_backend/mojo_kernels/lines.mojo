@@ -1,0 +1,81 @@
+"""What kernels over lines of a tensor share.
+
+A tensor is seen as [outer, n, inner] and a kernel works along the middle axis, so any axis of a
+contiguous tensor is served without a copy. NaN is the greatest value, as in PyTorch.
+"""
+
+from std.math import exp, isnan, log
+
+
+@always_inline
+def task_count(lines: Int, length: Int) -> Int:
+    """How many tasks to cut `lines` into: enough for any machine, none too small to pay off."""
+    return max(1, min(lines, min(64, lines * length // 8192)))
+
+
+@always_inline
+def is_nan[dtype: DType](value: Scalar[dtype]) -> Bool:
+    comptime if dtype.is_floating_point():
+        return isnan(value)
+    else:
+        return False
+
+
+@always_inline
+def nans[dtype: DType, width: SIMDLength](value: SIMD[dtype, width]) -> SIMD[DType.bool, width]:
+    comptime if dtype.is_floating_point():
+        return isnan(value)
+    else:
+        return SIMD[DType.bool, width](fill=False)
+
+
+@always_inline
+def precedes[descending: Bool, dtype: DType](a: Scalar[dtype], b: Scalar[dtype]) -> Bool:
+    """Whether `a` must come before `b`; never for equals."""
+    comptime if descending:
+        return a > b or (is_nan(a) and not is_nan(b))
+    else:
+        return a < b or (is_nan(b) and not is_nan(a))
+
+
+@always_inline
+def wins[largest: Bool, dtype: DType](a: Scalar[dtype], b: Scalar[dtype]) -> Bool:
+    """Whether `a` replaces the extremum `b` found before it. NaN wins and stays."""
+    if is_nan(b):
+        return False
+    comptime if largest:
+        return a > b or is_nan(a)
+    else:
+        return a < b or is_nan(a)
+
+
+def accumulator(dtype: DType) -> DType:
+    """PyTorch scans float32 in float64 and 16-bit floats in float32."""
+    if dtype == DType.float32:
+        return DType.float64
+    if dtype == DType.float16 or dtype == DType.bfloat16:
+        return DType.float32
+    return dtype
+
+
+def wide(dtype: DType) -> DType:
+    """16-bit floats are computed in float32."""
+    if dtype == DType.float16 or dtype == DType.bfloat16:
+        return DType.float32
+    return dtype
+
+
+@always_inline
+def exp_of[dtype: DType, width: SIMDLength](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
+    comptime if dtype.is_floating_point():
+        return exp(x)
+    else:
+        return x
+
+
+@always_inline
+def log_of[dtype: DType, width: SIMDLength](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
+    comptime if dtype.is_floating_point():
+        return log(x)
+    else:
+        return x
