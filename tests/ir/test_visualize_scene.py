@@ -119,6 +119,15 @@ def test_subgraphs_are_drawn_inside_their_caller_once():
     assert ("graph true_graph_0", "drawn at cond") in again.arguments
 
 
+def test_an_input_of_a_subgraph_is_not_the_weight_of_the_same_name():
+    ir = graphs.branching()
+    ir.weights = [TensorMeta("arg0", (3,), "float32")]
+    ir.weight_name_mapping = {"arg0": "layer.weight"}
+    inner = [v for v in build_scene(ir).vertices if v.name in {"arg0", "inner"}]
+    assert [v.label for v in inner] == ["arg0", "sin", "arg0", "cos"]
+    assert inner[1].arguments == [("self", "%arg0")] and not inner[1].weights
+
+
 def test_constants_stand_where_they_are_read_and_weights_do_not_stand():
     scene = build_scene(graphs.constant_reader())
     assert [(v.kind, v.name) for v in scene.vertices][1] == ("constant", "c_bias")

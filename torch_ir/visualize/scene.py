@@ -329,7 +329,8 @@ class _Builder:
         return vertex
 
     def _add_value(self, kind: Kind, meta: TensorMeta, values: Values) -> Vertex:
-        vertex = self._new(kind, meta.name, self.weight_keys.get(meta.name, meta.name))
+        label = self.weight_keys[meta.name] if kind == "weight" else meta.name
+        vertex = self._new(kind, meta.name, label)
         vertex.outputs = [meta]
         values[meta.name] = [(vertex.id, 0, meta)]
         return vertex
@@ -350,11 +351,13 @@ class _Builder:
     def _add_op(self, node: OpNode, values: Values) -> Vertex:
         sources = []
         weights = []
+        keys = {}  # not of a value that merely has a weight's name, such as a subgraph's input
         for argument, value in node.arguments.items():
             for ref in references(value):
                 if ref.name in self.weights and ref.name not in values:
-                    meta = self.weights[ref.name]
-                    weights.append(WeightUse(plain(argument), self.weight_keys[ref.name], meta))
+                    keys[ref.name] = self.weight_keys[ref.name]
+                    use = WeightUse(plain(argument), keys[ref.name], self.weights[ref.name])
+                    weights.append(use)
                 else:
                     made = self._resolve(ref.name, f"node {node.name!r}", values)
                     sources += [(argument, one) for one in _picked(node, made)]
@@ -364,7 +367,7 @@ class _Builder:
         vertex.module_path = plain(node.module_path)
         vertex.source = plain(node.source)
         vertex.arguments = [
-            (plain(argument), plain(render_value(value, self.weight_keys)))
+            (plain(argument), plain(render_value(value, keys)))
             for argument, value in node.arguments.items()
         ]
         for key in node.subgraphs:

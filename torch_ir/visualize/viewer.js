@@ -219,7 +219,7 @@ function layoutBox(box) {
   // One line's shape stands where it starts; of several lines from one symbol, where they end.
   for (const p of pieces) p.from.sends.push(p);
   for (const p of pieces) {
-    p.labelled = p.from.sends.length > 1 && p.near.length && !p.near[0].port ? p.near[0] : p.from;
+    p.labelled = p.from.sends.length > 1 && p.near.length ? p.near[0] : p.from;
     const offset = portOffset(p.labelled, p.net, p.labelled !== p.from);
     p.labelled.right = Math.max(p.labelled.right, offset + p.labelWidth);
   }
@@ -370,7 +370,7 @@ function placeX(layers) {
         if (up) for (const l of cell.up) { sum += l.k * (l.cell.x + (ports ? portOffset(l.cell, l.net, false) : 0)); weight += l.k; }
         if (down) for (const l of cell.down) { sum += l.k * (l.cell.x + (ports ? portOffset(l.cell, l.net, true) : 0)); weight += l.k; }
       }
-      if (!spine && !cell.dummy && weight && weight < 1e4) weight += cell.item && cell.item.open ? 4 : 0.4; // a wish for the middle, against drift
+      if (!ports && !cell.dummy && weight) weight += cell.item && cell.item.open ? 4 : 0.4; // a wish for the middle, against drift
       const wish = weight ? sum / weight : cell.x;
       let block = { w: weight || 0.05, m: wish - shift, from: i };
       while (blocks.length && blocks[blocks.length - 1].m > block.m) {
@@ -1073,15 +1073,14 @@ function moduleRows(s) {
   }
   const parts = (row) => {
     const below = kids.get(row[0]) || [];
-    return below.reduce((sum, part) => sum + part[2], 0) === row[2] ? below : []; // else it has weights of its own
+    const own = [1, 2, 3].map((i) => row[i] - below.reduce((sum, part) => sum + part[i], 0));
+    return below.length && own[0] ? [...below, [`${row[0]} (itself)`.trim(), ...own]] : below;
   };
   let rows = [s.modules[0]];
   for (;;) {
-    const fit = rows.filter((row) => parts(row).length && rows.length - 1 + parts(row).length <= 12);
-    if (!fit.length) break;
-    const largest = fit.reduce((most, row) => (row[2] > most[2] ? row : most));
-    rows = rows.flatMap((row) => (row === largest ? parts(row) : [row]));
-    if (rows.length > 6 && largest[2] * 4 < s.weights[2]) break;
+    const largest = rows.reduce((most, row) => (row[2] > most[2] ? row : most)), below = parts(largest);
+    if (!below.length || rows.length - 1 + below.length > 12) break;
+    rows = rows.flatMap((row) => (row === largest ? below : [row]));
   }
   return [bars(rows.map(([path, tensors, elements, size]) => ({
     name: path || "(root)", value: elements, shown: `${count(elements)} · ${bytes(size)}`, title: plural(tensors, "tensor"),
