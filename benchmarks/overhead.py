@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from torch_max_backend import compile_together, max_backend
-from torch_max_backend.engine import ENGINE, CompiledGraph
+from torch_max_backend.compiled_graph import CompiledGraph
+from torch_max_backend.engine import ENGINE
 
 PARAMETERS = 150
 

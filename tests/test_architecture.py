@@ -26,6 +26,7 @@ FLOORS = [
     ["fx_importer", "ir_importer"],
     ["runtime"],
     ["profiling"],
+    ["compiled_graph"],
     ["engine"],
     ["compiler"],
     ["__init__", "cli", "__main__"],

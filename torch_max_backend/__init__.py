@@ -8,10 +8,13 @@ if _flags.beartype():
     from beartype import BeartypeConf as _BeartypeConf
     from beartype.claw import beartype_this_package as _beartype_this_package
 
-    # Not on the per-call path: runtime.py runs at every call of a compiled function.
+    # Not on the per-call path: these two run at every call of a compiled function.
     _beartype_this_package(
         conf=_BeartypeConf(
-            claw_skip_package_names=("torch_max_backend.runtime",),
+            claw_skip_package_names=(
+                "torch_max_backend.runtime",
+                "torch_max_backend.compiled_graph",
+            ),
             is_pep484_tower=True,  # an int is a fine float
         )
     )

@@ -13,7 +13,8 @@ from torch._functorch import config as functorch_config
 from torch._guards import CompileContext, TracingContext
 
 from torch_max_backend import flags, graph_builder, profiling, stats
-from torch_max_backend.engine import ENGINE, CompiledGraph, kernel_packages
+from torch_max_backend.compiled_graph import CompiledGraph, Kind
+from torch_max_backend.engine import ENGINE, kernel_packages
 from torch_max_backend.fx_importer import import_fx
 from torch_max_backend.registry import decomposition_table
 from torch_max_backend.weights import pack_weights
@@ -41,17 +42,18 @@ def max_backend(
     if compile_id is not None and compile_id.frame_compile_id:
         stats.count("recompiles")
     kernels = kernel_packages(chosen.kernels)
+    tiered = flags.tiered() if chosen.tiered is None else chosen.tiered
 
-    def compiler(kind: str) -> Callable[..., CompiledGraph]:
+    def compiler(kind: Kind) -> Callable[..., CompiledGraph]:
         def compile_graph(graph: fx.GraphModule, inputs: Sequence[Any]) -> CompiledGraph:
-            profiling.show_graph(graph, kind)
+            profiling.show_graph(graph, kind.value)
             program = import_fx(graph, _static_inputs(kind))
             graph_builder.check_supported(program)
-            if kind == "inference" and chosen.pack_weights:
+            if kind is Kind.INFERENCE and chosen.pack_weights:
                 program = pack_weights(program)
-            what = profiling.describe(graph, kind)
-            compiled = CompiledGraph(program, _eager(graph), kernels, what)
-            ENGINE.submit(compiled)
+            what = profiling.describe(graph, kind.value)
+            compiled = CompiledGraph(program, _eager(graph), kernels, what, kind)
+            ENGINE.submit(compiled, lower=not tiered)
             return compiled
 
         return compile_graph
@@ -60,21 +62,25 @@ def max_backend(
     # Both directions are lowered before the first run, so that they compile as one Module.
     with functorch_config.patch(force_non_lazy_backward_lowering=True):
         function = aot_autograd(
-            fw_compiler=compiler("forward"),
-            bw_compiler=compiler("backward"),
-            inference_compiler=compiler("inference"),
+            fw_compiler=compiler(Kind.FORWARD),
+            bw_compiler=compiler(Kind.BACKWARD),
+            inference_compiler=compiler(Kind.INFERENCE),
             decompositions=decomposition_table(),
         )(gm, example_inputs)
     profiling.report("trace", time.perf_counter() - start, "AOTAutograd and lowering")
-    if not ENGINE.deferring:
+    if ENGINE.deferring:
+        return function
+    if tiered:
+        ENGINE.flush_in_background()
+    else:
         ENGINE.flush()
     return function
 
 
-def _static_inputs(kind: str) -> frozenset[int]:
+def _static_inputs(kind: Kind) -> frozenset[int]:
     """Positions of parameters and buffers among a forward graph's inputs."""
     context = TracingContext.try_get()
-    if kind == "backward" or context is None or context.fw_metadata is None:
+    if kind is Kind.BACKWARD or context is None or context.fw_metadata is None:
         return frozenset()
     return frozenset(context.fw_metadata.static_input_indices)
 

@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, no_type_check
 from weakref import WeakValueDictionary
 
 from max import driver, engine
@@ -23,48 +22,14 @@ from max.graph import Module
 
 from torch_max_backend import (
     artifacts,
-    fingerprint,
-    flags,
     graph_builder,
     mojo_kernels,
     progress,
     stats,
 )
-from torch_max_backend.errors import EngineError
-from torch_max_backend.profiling import report, timed
-from torch_max_backend.program import Program
-from torch_max_backend.runtime import BoxedCall, boxed_call
-
-
-class CompiledGraph:
-    """A program on its way to MAX: runs on PyTorch while it waits, on MAX once it is compiled."""
-
-    def __init__(
-        self, program: Program, eager: BoxedCall, kernels: Sequence[Path], what: str = ""
-    ) -> None:
-        self.program = program
-        self.what = what
-        self.eager = eager
-        self.kernels = tuple(kernels)
-        self.key = program.key(fingerprint.context(program, kernels))
-        self.portable = graph_builder.uses_only_builtin_lowerings(program)
-        """Another process may find it: its key holds nothing of this process alone."""
-        self.error: EngineError | None = None
-        self.model: Model | None = None
-        self.run: BoxedCall = eager
-        """What a call runs. Replaced once, in one assignment, between two calls."""
-
-    def ready(self, model: Model) -> None:
-        """From the next call on, run on MAX."""
-        self.model = model
-        run = boxed_call(self.program, model)
-        self.run = timed(run, self.what) if flags.profile() else run
-
-    @no_type_check  # on the per-call path
-    def __call__(self, args: list[Any]) -> list[Any]:
-        return self.run(args)
-
-    _boxed_call = True  # AOTAutograd: takes one list and may empty it
+from torch_max_backend.compiled_graph import CompiledGraph
+from torch_max_backend.errors import EngineError, MaxCompilerError
+from torch_max_backend.profiling import report
 
 
 class Engine:
@@ -73,7 +38,9 @@ class Engine:
     def __init__(self) -> None:
         self._pending: list[CompiledGraph] = []
         self._lock = threading.RLock()  # the queue
-        self._compiling = threading.RLock()  # MLIR building and compiling, one at a time
+        self._building = threading.RLock()  # MLIR building
+        self._compiling = threading.RLock()  # MAX's compiler; other graphs are built meanwhile
+        self._worker: threading.Thread | None = None
         self._deferred = 0
         # A model lives as long as a function that uses it; an equal graph shares it until then.
         self._models: WeakValueDictionary[str, CompiledGraph] = WeakValueDictionary()
@@ -86,8 +53,8 @@ class Engine:
         ]
         return InferenceSession(devices=[*devices, driver.CPU()])
 
-    def submit(self, graph: CompiledGraph) -> None:
-        """Queue a graph; errors of its own (unsupported ops, wrong lowerings) are raised here."""
+    def submit(self, graph: CompiledGraph, *, lower: bool = True) -> None:
+        """Queue a graph. With `lower`, errors of its own lowerings are raised here and now."""
         stats.count("graphs")
         stats.count("nodes_on_max", len(graph.program.calls))
         model = self._find(graph)
@@ -96,7 +63,9 @@ class Engine:
             graph.ready(model)
             self._models[graph.key] = graph
             return
-        self._build([graph])
+        if lower:
+            self._build([graph])
+        graph.ran_on_torch = not lower or self.deferring
         with self._lock:
             self._pending.append(graph)
 
@@ -112,7 +81,7 @@ class Engine:
         if found is None:
             return None
         path, index = found
-        with self._compiling:
+        with self._building:
             if path not in self._loaded:
                 try:
                     start = time.perf_counter()
@@ -173,6 +142,26 @@ class Engine:
         finally:
             self._compiling.release()
 
+    def flush_in_background(self) -> None:
+        """Compile what waits in a thread; what fails stays on PyTorch, with a warning."""
+        with self._lock:
+            if self._worker is None:
+                self._worker = threading.Thread(
+                    target=self._work, name="max_backend compiles", daemon=True
+                )
+                self._worker.start()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._pending:
+                    self._worker = None
+                    return
+            try:
+                self.flush()
+            except MaxCompilerError as error:
+                warnings.warn(f"a graph stays on PyTorch: {error}", stacklevel=2)
+
     def _compile_all(self, graphs: list[CompiledGraph]) -> None:
         distinct = {graph.key: graph for graph in graphs}
         nodes = sum(len(graph.program.calls) for graph in distinct.values())
@@ -209,8 +198,7 @@ class Engine:
             models = self._models_of(compiled)
         except Exception as error:
             if len(graphs) == 1:
-                graphs[0].error = _engine_error(graphs[0], error)
-                graphs[0].error.__cause__ = error
+                _fail(graphs[0], error)
                 return
             if not verified:
                 # MAX's verifier takes a second where its compiler takes twelve and more.
@@ -232,8 +220,7 @@ class Engine:
         if error is None:
             return graphs
         if len(graphs) == 1:
-            graphs[0].error = _engine_error(graphs[0], error)
-            graphs[0].error.__cause__ = error
+            _fail(graphs[0], error)
             return []
         half = len(graphs) // 2
         return self._verify(graphs[:half]) + self._verify(graphs[half:])
@@ -251,7 +238,7 @@ class Engine:
         return None
 
     def _build(self, graphs: Sequence[CompiledGraph]) -> Module:
-        with self._compiling:
+        with self._building:
             start = time.perf_counter()
             module = Module()
             built = [
@@ -266,6 +253,15 @@ class Engine:
 
 def _kernels(graphs: Sequence[CompiledGraph]) -> list[Path]:
     return list(dict.fromkeys(path for graph in graphs for path in graph.kernels))
+
+
+def _fail(graph: CompiledGraph, error: Exception) -> None:
+    """Mark a graph as failed, with our own error or with MAX's message."""
+    if isinstance(error, MaxCompilerError):  # its lowering
+        graph.error = error
+        return
+    graph.error = _engine_error(graph, error)
+    graph.error.__cause__ = error
 
 
 def _engine_error(graph: CompiledGraph, error: Exception) -> EngineError:

@@ -51,6 +51,11 @@ def beartype() -> bool:
     return _switch("BEARTYPE", True)
 
 
+def tiered() -> bool:
+    """TORCH_MAX_BACKEND_TIERED: run on PyTorch until MAX has compiled in the background."""
+    return _switch("TIERED", False)
+
+
 def progress() -> bool:
     """TORCH_MAX_BACKEND_PROGRESS: a line in the terminal while MAX compiles (default on)."""
     return _switch("PROGRESS", True)
@@ -78,6 +83,8 @@ def cache_mb() -> int:
 class Options:
     """What `torch.compile(..., options={...})` may hold."""
 
+    tiered: bool | None = None
+    """Run on PyTorch until MAX has compiled in the background; None asks the environment."""
     pack_weights: bool = True
     """In inference graphs, hand matmul weights to MAX in its own layout, made once."""
     kernels: tuple[str, ...] = ()
@@ -100,7 +107,7 @@ class Options:
             if not isinstance(folders, (list, tuple)):
                 raise OptionError(f"option 'kernels' takes folders, not {folders!r}")
             given["kernels"] = tuple(str(folder) for folder in folders)
-        for name in ("pack_weights",):
+        for name in ("pack_weights", "tiered"):
             if not isinstance(given.get(name, True), bool):
                 raise OptionError(f"option {name!r} takes True or False, not {given[name]!r}")
         return cls(**given)  # type: ignore[arg-type]

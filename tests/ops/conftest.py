@@ -7,7 +7,7 @@ import pytest
 from tests.ops import runner
 from tests.ops.cases import Row
 
-CHUNK = 120
+CHUNK = 350
 """Rows per Module: a larger one saves compile time, a smaller one spreads over workers."""
 
 _CHUNKS: dict[str, list[Row]] = {}

@@ -16,7 +16,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from tests.ops.cases import TOLERANCE, Row
-from torch_max_backend.engine import ENGINE, CompiledGraph, kernel_packages
+from torch_max_backend.compiled_graph import CompiledGraph
+from torch_max_backend.engine import ENGINE, kernel_packages
 from torch_max_backend.errors import MaxCompilerError
 from torch_max_backend.fx_importer import import_fx
 from torch_max_backend.graph_builder import check_supported
@@ -69,7 +70,9 @@ class Outcome:
         assert self.graph is not None
         if self.graph.error is not None:
             raise self.graph.error
-        actual = self.graph([tensor.clone() if _dense(tensor) else tensor for tensor in self.tensors])
+        actual = self.graph(
+            [tensor.clone() if _dense(tensor) else tensor for tensor in self.tensors]
+        )
         expected = [e for e in pytree.tree_leaves(self.expected) if isinstance(e, torch.Tensor)]
         case = self.row.case
         if case.expand is not None:

@@ -9,7 +9,7 @@ from torch_max_backend.types import MaxTensor
 from torch_max_backend.weights import packed_mm
 
 
-# packed_mm(Tensor self, Tensor packed, int n) -> Tensor, of torch_max_backend, not of ATen
+# torch_max_backend::packed_mm(Tensor self, Tensor packed, int n) -> Tensor
 @map_to(packed_mm)
 def aten_packed_mm(self: MaxTensor, packed: MaxTensor, n: int) -> MaxTensor:
     """`self @ weight`, the weight as `weights.Layout.pack` leaves it."""
