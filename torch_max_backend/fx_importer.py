@@ -198,6 +198,8 @@ def _used(node: fx.Node, count: int, single: bool) -> frozenset[int]:
         return everything
     used: set[int] = set()
     for user in node.users:
+        if user.target is operator.getitem and not user.users:
+            continue  # picked by the tracer, read by nobody
         index = user.args[1] if user.target is operator.getitem else None
         if not isinstance(index, int):
             return everything

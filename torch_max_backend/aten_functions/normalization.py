@@ -1,6 +1,6 @@
 """Normalizations: batch, group, layer. Sorted by ATen name.
 
-Gradients and the training form of batch norm are PyTorch's decompositions over reductions.
+The gradients of layer and group norm are PyTorch's decompositions over reductions.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import torch
 from max.graph import Dim, ops
 
 from torch_max_backend import constants, promotion, shapes
-from torch_max_backend.aten_functions.reduction import count, squared_deviations
+from torch_max_backend.aten_functions.reduction import count, squared_deviations, total
 from torch_max_backend.registry import map_to
 from torch_max_backend.types import CallInfo, MaxTensor, Size
 
@@ -32,6 +32,29 @@ def _per_channel(vector: MaxTensor, rank: int) -> MaxTensor:
     return vector.reshape([1, vector.shape[0], *[1] * (rank - 2)])
 
 
+def _affine(values: MaxTensor, weight: MaxTensor | None, bias: MaxTensor | None) -> MaxTensor:
+    """`values` times weight plus bias, both per channel (dim 1)."""
+    rank, dtype = len(values.shape), promotion.dtype_of(values)
+    if weight is not None:
+        values = values * _per_channel(promotion.cast(weight, dtype), rank)
+    if bias is not None:
+        values = values + _per_channel(promotion.cast(bias, dtype), rank)
+    return values
+
+
+def _channel_dims(tensor: MaxTensor) -> list[int]:
+    """All dims but that of the channels."""
+    return [i for i in range(len(tensor.shape)) if i != 1]
+
+
+def _as_told(tensors: list[MaxTensor | None], call: CallInfo) -> list[MaxTensor | None]:
+    """The outputs in PyTorch's dtypes; None where it returns none."""
+    return [
+        None if tensor is None or meta is None else promotion.cast(tensor, meta.dtype)
+        for tensor, meta in zip(tensors, call.outputs, strict=True)
+    ]
+
+
 # _native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)
 @map_to(aten._native_batch_norm_legit.no_stats, needs_call=True)
 def aten__native_batch_norm_legit_no_stats(
@@ -43,26 +66,50 @@ def aten__native_batch_norm_legit_no_stats(
     eps: float,
     *,
     call: CallInfo,
-) -> tuple[MaxTensor, MaxTensor, MaxTensor]:
-    rank = len(input.shape)
+) -> list[MaxTensor | None]:
     values = promotion.opmath(input)
-    dtype = promotion.dtype_of(values)
-    mean, rstd = _statistics(values, [i for i in range(rank) if i != 1], eps)
-    output = (values - mean) * rstd
-    if weight is not None:
-        output = output * _per_channel(promotion.cast(weight, dtype), rank)
-    if bias is not None:
-        output = output + _per_channel(promotion.cast(bias, dtype), rank)
-    saved = [
-        promotion.cast(stat.reshape([input.shape[1]]), meta.dtype)
-        for stat, meta in zip((mean, rstd), call.outputs[1:], strict=True)
-        if meta is not None
-    ]
-    return promotion.cast(output, promotion.dtype_of(input)), saved[0], saved[1]
+    mean, rstd = _statistics(values, _channel_dims(input), eps)
+    output = _affine((values - mean) * rstd, weight, bias)
+    channels = [input.shape[1]]
+    return _as_told([output, mean.reshape(channels), rstd.reshape(channels)], call)
+
+
+# _native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)
+@map_to(aten._native_batch_norm_legit_functional, needs_call=True)
+def aten__native_batch_norm_legit_functional(
+    input: MaxTensor,
+    weight: MaxTensor | None,
+    bias: MaxTensor | None,
+    running_mean: MaxTensor,
+    running_var: MaxTensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+    *,
+    call: CallInfo,
+) -> list[MaxTensor | None]:
+    # Not PyTorch's decomposition: with symbolic sizes it computes with symbolic floats.
+    if not training:
+        results = aten__native_batch_norm_legit_no_training(
+            input, weight, bias, running_mean, running_var, momentum, eps
+        )
+        return _as_told([*results, running_mean, running_var], call)
+    values, dims = promotion.opmath(input), _channel_dims(input)
+    dtype, channels = promotion.dtype_of(values), [input.shape[1]]
+    squares, mean = squared_deviations(values, dims)
+    number = constants.scalar(count(input, dims), dtype, input.device)
+    rstd = _inverse_deviation(squares / number, eps)
+    output = _affine((values - mean) * rstd, weight, bias)
+    mean, rstd, squares = (x.reshape(channels) for x in (mean, rstd, squares))
+    one = constants.scalar(1, dtype, input.device)
+    kept, share = (constants.scalar(x, dtype, input.device) for x in (1 - momentum, momentum))
+    new_mean = promotion.cast(running_mean, dtype) * kept + mean * share
+    new_var = promotion.cast(running_var, dtype) * kept + squares / (number - one) * share
+    return _as_told([output, mean, rstd, new_mean, new_var], call)
 
 
 # _native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)
-@map_to(aten._native_batch_norm_legit_no_training, needs_call=True)
+@map_to(aten._native_batch_norm_legit_no_training)
 def aten__native_batch_norm_legit_no_training(
     input: MaxTensor,
     weight: MaxTensor | None,
@@ -71,8 +118,6 @@ def aten__native_batch_norm_legit_no_training(
     running_var: MaxTensor,
     momentum: float,
     eps: float,
-    *,
-    call: CallInfo,
 ) -> tuple[MaxTensor, MaxTensor, MaxTensor]:
     values = promotion.opmath(input)
     dtype = promotion.dtype_of(values)
@@ -83,14 +128,52 @@ def aten__native_batch_norm_legit_no_training(
     shift = -promotion.cast(running_mean, dtype) * scale
     if bias is not None:
         shift = shift + promotion.cast(bias, dtype)
-    rank = len(input.shape)
-    output = values * _per_channel(scale, rank) + _per_channel(shift, rank)
     nothing = constants.full([0], 0, promotion.dtype_of(input), input.device)
-    saved = [
-        nothing if meta is None else promotion.cast(nothing, meta.dtype)
-        for meta in call.outputs[1:]
-    ]
-    return promotion.cast(output, promotion.dtype_of(input)), saved[0], saved[1]
+    return (
+        promotion.cast(_affine(values, scale, shift), promotion.dtype_of(input)),
+        nothing,
+        nothing,
+    )
+
+
+# native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)
+@map_to(aten.native_batch_norm_backward, needs_call=True)
+def aten_native_batch_norm_backward(
+    grad_out: MaxTensor,
+    input: MaxTensor,
+    weight: MaxTensor | None,
+    running_mean: MaxTensor | None,
+    running_var: MaxTensor | None,
+    save_mean: MaxTensor | None,
+    save_invstd: MaxTensor | None,
+    train: bool,
+    eps: float,
+    output_mask: list[bool],
+    *,
+    call: CallInfo,
+) -> list[MaxTensor | None]:
+    # Not PyTorch's decomposition: with symbolic sizes it computes with symbolic floats.
+    values, grad = promotion.opmath(input), promotion.opmath(grad_out)
+    rank, dims, dtype = len(input.shape), _channel_dims(input), promotion.dtype_of(values)
+    if train:
+        assert save_mean is not None and save_invstd is not None
+        mean, rstd = promotion.cast(save_mean, dtype), promotion.cast(save_invstd, dtype)
+    else:
+        assert running_mean is not None and running_var is not None
+        mean = promotion.cast(running_mean, dtype)
+        rstd = _inverse_deviation(promotion.cast(running_var, dtype), eps)
+    centered = values - _per_channel(mean, rank)
+    grad_bias = total(grad, dims, keepdim=False)
+    grad_weight = total(grad * centered, dims, keepdim=False) * rstd
+    grad_input = grad
+    if train:
+        number = constants.scalar(count(input, dims), dtype, input.device)
+        slope = _per_channel(grad_weight * rstd / number, rank)
+        grad_input = grad - centered * slope - _per_channel(grad_bias / number, rank)
+    factor = rstd if weight is None else rstd * promotion.cast(weight, dtype)
+    grad_input = grad_input * _per_channel(factor, rank)
+    grads = zip((grad_input, grad_weight, grad_bias), output_mask, strict=True)
+    return _as_told([grad if wanted else None for grad, wanted in grads], call)
 
 
 # native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)
@@ -109,7 +192,6 @@ def aten_native_group_norm(
 ) -> tuple[MaxTensor, MaxTensor | None, MaxTensor | None]:
     channels = shapes.static_size(C, "native_group_norm's number of channels")
     values = promotion.opmath(input)
-    dtype = promotion.dtype_of(values)
     groups = values.reshape([N, group, shapes.numel([channels // group, HxW])])
     mean = rstd = None
     if call.used_outputs == {0} and _fits_layer_norm(groups.shape[2], eps):
@@ -122,12 +204,7 @@ def aten_native_group_norm(
             for stat, meta in zip((mean, rstd), call.outputs[1:], strict=True)
             if meta is not None
         )
-    output = normal.reshape(input.shape)
-    rank = len(input.shape)
-    if weight is not None:
-        output = output * _per_channel(promotion.cast(weight, dtype), rank)
-    if bias is not None:
-        output = output + _per_channel(promotion.cast(bias, dtype), rank)
+    output = _affine(normal.reshape(input.shape), weight, bias)
     return promotion.cast(output, promotion.dtype_of(input)), mean, rstd
 
 
