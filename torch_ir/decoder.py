@@ -29,7 +29,15 @@ from torch_ir.ir import (
     TreeSpec,
     Value,
 )
-from torch_ir.schema import DTYPES, FORMAT, Invalid, check_name, decode_value, parse_type
+from torch_ir.schema import (
+    DTYPES,
+    FORMAT,
+    MAX_NAME,
+    Invalid,
+    check_name,
+    decode_value,
+    parse_type,
+)
 from torch_ir.structure import MAX_DEPTH
 
 __all__ = ["decode_ir"]
@@ -117,7 +125,6 @@ def _no_type(kind: Any) -> Any:
 
 _NODE_REQUIRED = {"name", "op", "args"}
 _NODE_OPTIONAL = frozenset({"out", "module", "module_type", "source"})
-_NODE_FIELDS = _NODE_REQUIRED | _NODE_OPTIONAL
 
 
 class _GraphDecoder:
@@ -127,14 +134,19 @@ class _GraphDecoder:
         self, subgraphs: set[str], modules: dict[str, str], sources: dict[str, str]
     ) -> None:
         self.known: Known = {}
+        # "%x" as it is written -> the reference and what it refers to; one lookup per argument.
+        self.written: dict[str, tuple[TensorRef, list[TensorMeta]]] = {}
         self.subgraphs = subgraphs
         self.modules = modules
-        self.sources = sources
+        self.sources = {
+            place: f"{place}: {code}" if code else place for place, code in sources.items()
+        }
 
-    def define(self, name: Any, metas: list[TensorMeta]) -> None:
+    def define(self, name: str, metas: list[TensorMeta]) -> None:
         if name in self.known:
             raise Invalid(f"the name {name!r:.60} is used twice")
         self.known[name] = metas
+        self.written["%" + name] = (TensorRef(name), metas)
 
     def nodes(self, items: Any, place: str) -> list[OpNode]:
         with _at(place):
@@ -149,44 +161,54 @@ class _GraphDecoder:
         return made
 
     def _node(self, item: Any) -> OpNode:
-        if type(item) is not dict or not _NODE_REQUIRED <= item.keys() <= _NODE_FIELDS:
+        try:
+            name, op, args = item["name"], item["op"], item["args"]
+            optional = ("out" in item) + ("module" in item) + ("source" in item)
+        except (KeyError, TypeError, IndexError):
             _object(item, _NODE_REQUIRED, _NODE_OPTIONAL)
-        name, op = check_name(item["name"]), check_name(item["op"])
-        args = item["args"]
+            raise
+        if len(item) != 3 + optional:  # a rare field, or an unknown one
+            _object(item, _NODE_REQUIRED, _NODE_OPTIONAL)
+        if type(name) is not str or type(op) is not str or not name or not op:
+            raise Invalid("name and op must be texts")
+        if len(name) > MAX_NAME or len(op) > MAX_NAME:
+            raise Invalid(f"a name of more than {MAX_NAME} characters")
         if type(args) is not dict:
             raise Invalid("args must be an object")
         arguments: dict[str, Value] = {}
         inputs: list[TensorMeta] = []
+        written = self.written
         for key, encoded in args.items():
-            if type(encoded) is str and encoded[:1] == "%":  # by far the most frequent
-                metas = self.known.get(encoded[1:])
-                if metas is None:
-                    raise Invalid(f"args.{key}: nothing before it is called {encoded[1:61]!r}")
+            kind = type(encoded)
+            if kind is str and encoded in written:  # the most frequent first
+                arguments[key], metas = written[encoded]
                 inputs += metas
-                arguments[key] = TensorRef(encoded[1:])
-                continue
-            try:
-                value = decode_value(encoded)
-                self._collect(value, inputs)
-            except Invalid as error:
-                raise Invalid(f"args.{key:.60}: {error}") from None
-            arguments[key] = value
+            elif encoded is None or kind is bool or kind is float:
+                arguments[key] = encoded
+            else:
+                try:
+                    value = decode_value(encoded)
+                    self._collect(value, inputs)
+                except Invalid as error:
+                    raise Invalid(f"args.{key:.60}: {error}") from None
+                arguments[key] = value
         if op == "getitem":
             inputs = self._picked(arguments)
-        outputs = self._outputs(name, item.get("out"))
+        out = item.get("out")
+        if type(out) is str:
+            shape, dtype, expr = parse_type(out)
+            outputs = [TensorMeta(name, shape, dtype, name, 0, expr)]
+        else:
+            outputs = self._outputs(name, out)
         self.define(name, outputs)
-        module = item.get("module")
-        source = item.get("source", "")
+        module, source = item.get("module"), item.get("source", "")
         if not (module is None or type(module) is str) or type(source) is not str:
             raise Invalid("module and source must be texts")
-        kind = item.get("module_type")
-        if kind is None:
-            kind = "" if module is None else self.modules.get(module, "")
-        elif type(kind) is not str:
+        module_type = item.get("module_type")
+        if module_type is None:
+            module_type = "" if module is None else self.modules.get(module, "")
+        elif type(module_type) is not str:
             raise Invalid("module_type must be a text")
-        code = self.sources.get(source)
-        if code:
-            source = f"{source}: {code}"
         return OpNode(
             name,
             op,
@@ -194,8 +216,8 @@ class _GraphDecoder:
             outputs,
             arguments=arguments,
             module_path=module or "",
-            module_type=kind,
-            source=source,
+            module_type=module_type,
+            source=self.sources.get(source, source),
         )
 
     def _collect(self, value: Value, inputs: list[TensorMeta]) -> None:
@@ -222,8 +244,6 @@ class _GraphDecoder:
         return picked
 
     def _outputs(self, name: str, out: Any) -> list[TensorMeta]:
-        if type(out) is str:
-            return [_meta(name, out, name)]
         if out is None:
             return []
         return [
@@ -261,32 +281,32 @@ class _Decoder:
     def decode(self) -> IR:
         ir, document, graph = self.ir, self.document, self.graph
         self._symbols(document.get("symbols", {}))
-        for i, row in self._rows("inputs"):
-            with _at(f"inputs[{i}]"):
-                name, kind = _row(row, 2, 2)
-                meta = _meta(check_name(name), kind)
-                graph.define(name, [meta])
-                ir.graph_inputs.append(meta)
-        for i, row in self._rows("weights"):
-            with _at(f"weights[{i}]"):
-                self._weight(row)
-        for i, row in self._rows("constants"):
-            with _at(f"constants[{i}]"):
-                self._constant(row)
+        self._each("inputs", self._input)
+        self._each("weights", self._weight)
+        self._each("constants", self._constant)
         for name, body in self.subgraphs.items():
             ir.subgraphs[name] = self._subgraph(name, body)
         ir.nodes = graph.nodes(document["nodes"], "nodes")
-        for i, name in self._rows("outputs"):
-            with _at(f"outputs[{i}]"):
-                ir.graph_outputs.append(graph.one(name))
-        self._mutations()
+        self._each("outputs", lambda name: ir.graph_outputs.append(graph.one(name)))
+        self._each("mutations", self._mutation)
         self._trees()
         return ir
 
-    def _rows(self, field: str) -> Iterator[tuple[int, Any]]:
+    def _each(self, field: str, decode: Callable[[Any], None]) -> None:
         with _at(field):
             rows = _list(self.document.get(field, []))
-        return enumerate(rows)
+        i = 0
+        try:
+            for i, row in enumerate(rows):  # noqa: B007 (read on error)
+                decode(row)
+        except Invalid as error:
+            raise SerializationError(f"{field}[{i}]: {error}") from None
+
+    def _input(self, row: Any) -> None:
+        name, kind = _row(row, 2, 2)
+        meta = _meta(check_name(name), kind)
+        self.graph.define(name, [meta])
+        self.ir.graph_inputs.append(meta)
 
     def _symbols(self, symbols: Any) -> None:
         with _at("symbols"):
@@ -352,19 +372,15 @@ class _Decoder:
                     raise Invalid("an output of a subgraph is a reference or a number")
         return Subgraph(inputs, nodes, outputs)
 
-    def _mutations(self) -> None:
-        inputs = {meta.name for meta in self.ir.graph_inputs}
-        for i, row in self._rows("mutations"):
-            with _at(f"mutations[{i}]"):
-                kind, target, value = _row(row, 3, 3)
-                if kind not in ("buffer", "input"):
-                    raise Invalid(f"kind {kind!r:.40} is neither buffer nor input")
-                if kind == "input" and target not in inputs:
-                    raise Invalid(f"{target!r:.60} is no input")
-                if kind == "buffer" and (type(target) is not str or not target):
-                    raise Invalid(f"{target!r:.60} is no buffer")
-                self.graph.one(value)
-                self.ir.mutations.append(Mutation(kind, target, value))
+    def _mutation(self, row: Any) -> None:
+        kind, target, value = _row(row, 3, 3)
+        if kind not in ("buffer", "input"):
+            raise Invalid(f"kind {kind!r:.40} is neither buffer nor input")
+        check_name(target)
+        if kind == "input" and all(meta.name != target for meta in self.ir.graph_inputs):
+            raise Invalid(f"{target!r:.60} is no input")
+        self.graph.one(value)
+        self.ir.mutations.append(Mutation(kind, target, value))
 
     def _trees(self) -> None:
         with _at("in_spec"):

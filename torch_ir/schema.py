@@ -140,7 +140,7 @@ def _size(text: str) -> int | str:
         if len(text) > 19 or int(text) >= 2**63:
             raise Invalid(f"size {text[:30]} is beyond 64 bits")
         return int(text)
-    if not _EXPRESSION.fullmatch(text):
+    if not _EXPRESSION.fullmatch(text) or not any(letter.isalpha() for letter in text):
         raise Invalid(f"{text!r:.60} is no size")
     return text
 

@@ -1,0 +1,152 @@
+"""Damaged files: only `SerializationError`, in bounded time and memory."""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import time
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from torch_ir import IR, SerializationError, extract_ir
+from torch_ir.serializer import deserialize_ir, serialize_ir
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(3, 4)
+
+    def forward(self, x: torch.Tensor) -> dict[str, Any]:
+        y = self.fc(x) + torch.tensor([1.0, 2.0, 3.0, 4.0])
+        z = torch.cond(y.sum() > 0, lambda t: t.sin(), lambda t: t.cos(), (y,))
+        return {"z": z, "n": x.shape[0], "best": z.topk(2), "none": None}
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    dynamic = ({0: torch.export.Dim("n", max=9)},)
+    return serialize_ir(extract_ir(Model(), (torch.ones(2, 3),), dynamic_shapes=dynamic))
+
+
+JUNK: list[Any] = [
+    None, True, -1, 0, 2**63, 2**200, 1e308, "", "%", "@", "%x", "str:", "float32[2]",
+    "float32[s0,]", "SymInt(", "dtype:nope", "device:cuda:99", "complex:,", "float:1", [], [[]], {}, {"a": 1},
+    ["x"] * 3, "float32[" + "9," * 70 + "9]", "ﬀ\ud800", "\x00", [None] * 50,
+]  # fmt: skip
+
+
+def _places(value: Any, found: list[tuple[Any, Any]]) -> None:
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in items:
+        found.append((value, key))
+        if isinstance(item, dict | list):
+            _places(item, found)
+
+
+def _damage_tree(text: str, chance: random.Random) -> str:
+    document = json.loads(text)
+    for _ in range(chance.randint(1, 4)):
+        places: list[tuple[Any, Any]] = []
+        _places(document, places)
+        if not places:
+            break
+        owner, key = chance.choice(places)
+        action = chance.random()
+        if action < 0.2:
+            del owner[key]
+        elif action < 0.4:
+            other_owner, other_key = chance.choice(places)
+            owner[key] = other_owner[other_key] if other_owner is not owner else chance.choice(JUNK)
+        elif action < 0.5 and isinstance(owner, list):
+            owner.append(owner[key])
+        else:
+            owner[key] = chance.choice(JUNK)
+        try:
+            json.dumps(document)
+        except (ValueError, RecursionError):  # the damage made a cycle: start over
+            document = json.loads(text)
+    return json.dumps(document)
+
+
+def _damage_text(text: str, chance: random.Random) -> str:
+    letters = list(text)
+    for _ in range(chance.randint(1, 8)):
+        at = chance.randrange(len(letters))
+        action = chance.random()
+        if action < 0.3:
+            del letters[at : at + chance.randint(1, 40)]
+        elif action < 0.7:
+            letters[at] = chance.choice('{}[]",:%@0-eE.\\ \n\x00é')
+        else:
+            start = chance.randrange(len(letters))
+            letters[at:at] = letters[start : start + chance.randint(1, 60)]
+        if not letters:
+            break
+    return "".join(letters)
+
+
+def _attack(text: str, count: int, seed: int) -> int:
+    chance = random.Random(seed)
+    refused = 0
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for i in range(count):
+        damaged = (_damage_tree if i % 2 else _damage_text)(text, chance)
+        start = time.process_time()
+        try:
+            loaded = deserialize_ir(damaged)
+        except SerializationError as error:
+            refused += 1
+            assert len(str(error)) < 2000
+        else:
+            assert isinstance(loaded, IR)
+            serialize_ir(loaded)
+        assert time.process_time() - start < 2.0, damaged[:500]
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 200 * 1024, f"{grown} KiB more than before"
+    return refused
+
+
+def test_1000_damaged_files(text: str) -> None:
+    assert _attack(text, 1000, seed=1) > 500
+
+
+@pytest.mark.slow
+def test_10000_damaged_files(text: str) -> None:
+    assert _attack(text, 10_000, seed=2) > 5000
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=12),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_any_json_in_any_field(text: str, data: st.DataObject) -> None:
+    document = json.loads(text)
+    field = data.draw(st.sampled_from(sorted(document)))
+    document[field] = data.draw(json_values)
+    try:
+        deserialize_ir(json.dumps(document))
+    except SerializationError as error:
+        assert str(error)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=60))
+def test_any_text(value: str) -> None:
+    with pytest.raises(SerializationError):
+        deserialize_ir(value)
