@@ -263,8 +263,8 @@ def aten__transformer_encoder_layer_fwd(
     """What nn.TransformerEncoderLayer runs in eval mode; PyTorch has no decomposition for it."""
 
     def norm(x: MaxTensor, weight: MaxTensor, bias: MaxTensor) -> MaxTensor:
-        wide = [promotion.opmath(tensor) for tensor in (x, weight, bias)]
-        return promotion.cast(ops.layer_norm(*wide, eps), promotion.dtype_of(x))
+        values, gamma, beta = (promotion.opmath(tensor) for tensor in (x, weight, bias))
+        return promotion.cast(ops.layer_norm(values, gamma, beta, eps), promotion.dtype_of(x))
 
     def attend(x: MaxTensor) -> MaxTensor:
         batch, length, _ = shapes.sizes(x)
