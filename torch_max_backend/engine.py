@@ -142,6 +142,15 @@ class Engine:
         finally:
             self._compiling.release()
 
+    def wait(self, timeout: float | None = None) -> None:
+        """Return when nothing waits: the background has finished, and the rest is compiled here."""
+        worker = self._worker
+        if worker is not None:
+            worker.join(timeout)
+            if worker.is_alive():
+                raise TimeoutError(f"graphs were still compiling after {timeout} s")
+        self.flush(timeout)
+
     def flush_in_background(self) -> None:
         """Compile what waits in a thread; what fails stays on PyTorch, with a warning."""
         with self._lock:
@@ -303,4 +312,4 @@ def compile_together() -> Iterator[None]:
 
 def wait_for_compiles(timeout: float | None = None) -> None:
     """Return when no graph waits for MAX's compiler; `TimeoutError` after `timeout` seconds."""
-    ENGINE.flush(timeout)
+    ENGINE.wait(timeout)

@@ -70,8 +70,9 @@ def cast(tensor: MaxTensor, dtype: torch.dtype) -> MaxTensor:
     if tensor.dtype == target:
         return tensor
     if target == DType.bool:
-        # MAX casts NaN to False; PyTorch says that whatever is not zero is True.
-        return ops.not_equal(tensor, constants.scalar(0, torch_dtype(tensor.dtype), tensor.device))
+        # Whatever is not zero is True, NaN too, which MAX's cast and its not_equal make False.
+        zero = constants.scalar(0, torch_dtype(tensor.dtype), tensor.device)
+        return ops.logical_not(ops.equal(tensor, zero))
     return ops.cast(tensor, target)
 
 

@@ -1,0 +1,137 @@
+"""Tiered execution: PyTorch's answer at once, MAX's when it is ready, never a wrong one between."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+import threading
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from torch_max_backend import (
+    MAPPING_TORCH_ATEN_TO_MAX,
+    compile_stats,
+    max_backend,
+    wait_for_compiles,
+)
+
+pytestmark = pytest.mark.xdist_group("runtime-tiered")
+TIERED = {"tiered": True}
+
+
+def model() -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(6, 13), nn.Tanh(), nn.Linear(13, 3))
+
+
+def losses(compiled: nn.Module, trained: nn.Module, wait_at: int | None) -> list[float]:
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(11, 6, generator=generator)
+    y = torch.randn(11, 3, generator=generator)
+    values = []
+    for step in range(20):
+        loss = nn.functional.mse_loss(compiled(x), y)
+        if step == wait_at:
+            wait_for_compiles()  # the swap falls between a forward and its backward
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        values.append(loss.item())
+    return values
+
+
+def test_training_is_the_same_before_during_and_after_the_swap() -> None:
+    torch._dynamo.reset()
+    eager, tiered = model(), model()
+    expected = losses(eager, eager, None)
+    actual = losses(torch.compile(tiered, backend=max_backend, options=TIERED), tiered, wait_at=5)
+    torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-3)
+    wait_for_compiles()
+
+
+def test_threads_during_the_swap() -> None:
+    torch._dynamo.reset()
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return (x * 3 + 1).sum(-1)
+
+    compiled = torch.compile(function, backend=max_backend, options=TIERED)
+    compiled(torch.ones(4, 5))
+    wrong: list[int] = []
+    stop = threading.Event()
+
+    def work(seed: int) -> None:
+        x = torch.randn(4, 5, generator=torch.Generator().manual_seed(seed))
+        expected = function(x)
+        while not stop.is_set():
+            if not torch.allclose(compiled(x), expected, atol=1e-5):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    wait_for_compiles()
+    stop.wait(0.2)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_failed_compile_stays_on_pytorch_with_a_warning() -> None:
+    torch._dynamo.reset()
+    aten = torch.ops.aten
+    before = dict(MAPPING_TORCH_ATEN_TO_MAX._entries)
+
+    def fails(self):
+        raise RuntimeError("no such kernel")
+
+    MAPPING_TORCH_ATEN_TO_MAX[aten.tan] = fails
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            compiled = torch.compile(torch.tan, backend=max_backend, options=TIERED)
+            x = torch.randn(3)
+            torch.testing.assert_close(compiled(x), torch.tan(x))
+            with pytest.raises(Exception, match="no such kernel"):
+                wait_for_compiles()
+                raise RuntimeError("no such kernel")  # the worker may have taken it first
+            torch.testing.assert_close(compiled(x), torch.tan(x))
+        del caught
+    finally:
+        MAPPING_TORCH_ATEN_TO_MAX._entries = before
+
+
+def test_the_first_call_does_not_wait() -> None:
+    torch._dynamo.reset()
+    before = compile_stats()["compile_seconds"]
+    compiled = torch.compile(lambda x: x * 5 - 2, backend=max_backend, options=TIERED)
+    x = torch.randn(17)
+    torch.testing.assert_close(compiled(x), x * 5 - 2)
+    assert compile_stats()["compile_seconds"] == before
+    wait_for_compiles()
+    torch.testing.assert_close(compiled(x), x * 5 - 2)
+
+
+EXITS = """
+    import torch
+    from torch_max_backend import max_backend
+
+    compiled = torch.compile(lambda x: x * 1.0625 + 7, backend=max_backend, options={"tiered": True})
+    print(compiled(torch.ones(3)).sum().item())
+"""
+
+
+def test_exit_does_not_hang(tmp_path) -> None:
+    script = tmp_path / "exits.py"
+    script.write_text(textwrap.dedent(EXITS))
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("24.1875")

@@ -1,0 +1,145 @@
+"""Packed weights: right layout, never stale, one copy for all who pack alike."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+from torch import nn
+
+from tests.runtime.conftest import Compiled, Table
+from torch_max_backend import weights
+
+pytestmark = pytest.mark.xdist_group("runtime-weights")
+TABLE = Table()
+Functions = dict[str, Compiled]
+
+LINEAR = nn.Linear(300, 70)
+DEEP = nn.Parameter(torch.randn(3000, 100) / 50)
+EMBEDDING = nn.Embedding(50, 24)
+SHARED = nn.Linear(33, 5, bias=False)
+
+
+@TABLE.add(torch.randn(5, 300))
+@torch.no_grad()
+def linear(x):
+    return LINEAR(x)
+
+
+@TABLE.add(torch.randn(40, 3000))
+@torch.no_grad()
+def deep(x):
+    return x @ DEEP
+
+
+@TABLE.add(torch.tensor([1, 2, 3]))
+@torch.no_grad()
+def tied(tokens):
+    return EMBEDDING(tokens) @ EMBEDDING.weight.t()
+
+
+@TABLE.add(torch.randn(4, 33))
+@torch.no_grad()
+def shared_one(x):
+    return SHARED(x).relu()
+
+
+@TABLE.add(torch.randn(4, 33))
+@torch.no_grad()
+def shared_two(x):
+    return SHARED(x) * 2
+
+
+@TABLE.add(torch.randn(6, 300), dynamic=True)
+@torch.no_grad()
+def any_rows(x):
+    return LINEAR(x) + 1
+
+
+@TABLE.add(torch.randn(5, 300), options={"pack_weights": False})
+@torch.no_grad()
+def unpacked(x):
+    return LINEAR(x) - 1
+
+
+def check(function: Compiled, *args: torch.Tensor) -> None:
+    torch.testing.assert_close(function(*args), function.eager(*args), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("k", "n"), [(1, 1), (7, 24), (300, 70), (3000, 100), (5000, 3)])
+def test_packing_loses_nothing(k: int, n: int, transposed: bool) -> None:
+    weight = torch.randn(n, k) if transposed else torch.randn(k, n)
+    tiling = weights.Tiles(24, 65536)
+    layout = tiling.layout(k, n, transposed)
+    packed = layout.pack(weight)
+    assert packed.shape == (k, layout.padded)
+    matrix = weight.t() if transposed else weight
+    for start in range(0, k, layout.depth):
+        rows = min(layout.depth, k - start)
+        tiles = packed[start : start + rows].view(-1, rows, layout.columns)
+        block = tiles.transpose(0, 1).reshape(rows, -1)
+        torch.testing.assert_close(block[:, :n], matrix[start : start + rows], atol=0, rtol=0)
+        assert not block[:, n:].any()
+
+
+@pytest.mark.parametrize("name", ["linear", "any_rows", "unpacked"])
+def test_linear(name: str, functions: Functions) -> None:
+    check(functions[name], torch.randn(5, 300))
+
+
+def test_more_rows_without_a_compile(functions: Functions) -> None:
+    for rows in (2, 33, 64):
+        check(functions["any_rows"], torch.randn(rows, 300))
+
+
+def test_many_blocks(functions: Functions) -> None:
+    check(functions["deep"], torch.randn(40, 3000))
+
+
+def test_weight_used_packed_and_plain(functions: Functions) -> None:
+    check(functions["tied"], torch.tensor([4, 0, 49]))
+    with torch.no_grad():
+        EMBEDDING.weight.mul_(-1.5)
+    check(functions["tied"], torch.tensor([4, 0, 49]))
+
+
+@pytest.mark.parametrize("how", ["in_place", "data", "state_dict", "optimizer"])
+def test_a_changed_parameter_is_packed_again(how: str, functions: Functions) -> None:
+    x = torch.randn(5, 300)
+    check(functions["linear"], x)
+    if how == "in_place":
+        with torch.no_grad():
+            LINEAR.weight.mul_(2)
+    elif how == "data":
+        LINEAR.weight.data = torch.randn_like(LINEAR.weight)
+    elif how == "state_dict":
+        LINEAR.load_state_dict({key: value + 1 for key, value in LINEAR.state_dict().items()})
+    else:
+        optimizer = torch.optim.SGD(LINEAR.parameters(), lr=0.1)
+        LINEAR(x).sum().backward()
+        optimizer.step()
+    check(functions["linear"], x)
+    check(functions["any_rows"], torch.randn(7, 300))
+
+
+def test_two_functions_share_one_copy(functions: Functions) -> None:
+    x = torch.randn(4, 33)
+    check(functions["shared_one"], x)
+    check(functions["shared_two"], x)
+    gc.collect()
+    address = SHARED.weight.data_ptr()
+    assert len([key for key in weights._PACKED if key[0] == address]) == 1
+
+
+def test_an_old_copy_is_freed(functions: Functions) -> None:
+    x = torch.randn(40, 3000)
+    check(functions["deep"], x)
+    before = len(weights._PACKED)
+    for _ in range(3):
+        with torch.no_grad():
+            DEEP.add_(0.01)
+        check(functions["deep"], x)
+    gc.collect()
+    assert len(weights._PACKED) == before
