@@ -98,11 +98,10 @@ def test_a_failed_compile_stays_on_pytorch_with_a_warning() -> None:
             compiled = torch.compile(torch.tan, backend=max_backend, options=TIERED)
             x = torch.randn(3)
             torch.testing.assert_close(compiled(x), torch.tan(x))
-            with pytest.raises(Exception, match="no such kernel"):
-                wait_for_compiles()
-                raise RuntimeError("no such kernel")  # the worker may have taken it first
+            wait_for_compiles()
             torch.testing.assert_close(compiled(x), torch.tan(x))
-        del caught
+        messages = [str(w.message) for w in caught if "stays on PyTorch" in str(w.message)]
+        assert len(messages) == 1 and "no such kernel" in messages[0]
     finally:
         MAPPING_TORCH_ATEN_TO_MAX._entries = before
 
@@ -122,7 +121,9 @@ EXITS = """
     import torch
     from torch_max_backend import max_backend
 
-    compiled = torch.compile(lambda x: x * 1.0625 + 7, backend=max_backend, options={"tiered": True})
+    compiled = torch.compile(
+        lambda x: x * 1.0625 + 7, backend=max_backend, options={"tiered": True}
+    )
     print(compiled(torch.ones(3)).sum().item())
 """
 
