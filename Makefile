@@ -24,6 +24,7 @@ format: $(INSTALLED)
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.run --output docs
 
 $(INSTALLED): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

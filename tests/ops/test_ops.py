@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,18 @@ def _tables() -> list[Row]:
 ROWS = _tables()
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
+def _parameters() -> list[Any]:
+    """Every row; those at a case's further dtypes are `slow`, but for one that takes turns."""
+    parameters = []
+    for row in ROWS:
+        dtypes = list(row.case.dtypes)
+        turn = dtypes[1 + row.number % (len(dtypes) - 1)] if len(dtypes) > 1 else dtypes[0]
+        marks = [] if row.dtype in (dtypes[0], turn) else [pytest.mark.slow]
+        parameters.append(pytest.param(row, id=row.id, marks=marks))
+    return parameters
+
+
+@pytest.mark.parametrize("row", _parameters())
 def test_row(row: Row, outcome: Outcome) -> None:
     if row.xfail is None:
         outcome.check()
