@@ -179,8 +179,8 @@ def page(results: dict[str, Any], big: dict[str, float], rounds: int) -> str:
             "and process; processor time, not wall time. Ratio: pytorch-ir ÷ torch_ir; above 1 "
             "torch_ir is ahead. GPT-2 (124M, 256 tokens) and ResNet-50 (4 × 224²) are written in "
             "plain PyTorch in `benchmarks/ir_worker.py`. The overhead of a node is the time of a "
-            f"run minus that of the same ops called bare ({bare:.2f} µs each); `execute_ir` includes "
-            "compiling the plan.",
+            f"run minus that of the same ops called bare ({bare:.2f} µs each); `execute_ir` "
+            "includes compiling the plan.",
             "",
             table(results),
             "",

@@ -48,7 +48,10 @@ def _from_import(target: str) -> torch.nn.Module:
     except (ImportError, AttributeError) as error:
         raise UsageError(f"{target!r}: {error}") from error
     if not isinstance(found, torch.nn.Module) and callable(found):
-        found = found()
+        try:
+            found = found()
+        except TypeError as error:
+            raise UsageError(f"{target!r}, called without arguments: {error}") from error
     if not isinstance(found, torch.nn.Module):
         raise UsageError(f"{target!r} is a {type(found).__name__}, not a model")
     return found

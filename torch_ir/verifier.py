@@ -99,7 +99,7 @@ def compare_values(
     same = (left == right) | (left.isnan() & right.isnan())
     error = torch.where(same, 0.0, (left - right).abs())
     error = torch.where(error.isnan(), math.inf, error)  # one is NaN or infinite, the other not
-    bad = error > atol + rtol * torch.where(same, 0.0, left.abs())
+    bad = error.isinf() | (error > atol + rtol * left.abs())
     if error.numel() == 0:
         return OutputComparison(name, True)
     relative = torch.where(error == 0, 0.0, error / left.abs())

@@ -37,8 +37,9 @@ def text() -> str:
 
 JUNK: list[Any] = [
     None, True, -1, 0, 2**63, 2**200, 1e308, "", "%", "@", "%x", "str:", "float32[2]",
-    "float32[s0,]", "SymInt(", "dtype:nope", "device:cuda:99", "complex:,", "float:1", [], [[]], {}, {"a": 1},
-    ["x"] * 3, "float32[" + "9," * 70 + "9]", "ﬀ\ud800", "\x00", [None] * 50,
+    "float32[s0,]", "SymInt(", "dtype:nope", "device:cuda:99", "complex:,", "float:1",
+    [], [[]], {}, {"a": 1}, ["x"] * 3, "float32[" + "9," * 70 + "9]", "ﬀ\ud800", "\x00",
+    [None] * 50,
 ]  # fmt: skip
 
 

@@ -1,0 +1,169 @@
+"""The command line: what it prints, what it writes, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from torch_ir import load_ir
+from torch_ir.cli import main
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Linear(4, 2)
+
+    def forward(
+        self, x: torch.Tensor, *, bias: torch.Tensor | None = None
+    ) -> dict[str, torch.Tensor]:
+        y = self.fc(x).relu()
+        return {"y": y if bias is None else y + bias}
+
+
+def make_small() -> nn.Module:
+    return Small()
+
+
+TARGET = f"{__name__}:Small"
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cli") / "small.json"
+    assert main(["extract", TARGET, "--input", "float32[rows,4]", "-o", str(path)]) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("weights") / "small.pt"
+    torch.manual_seed(3)
+    torch.save(Small().state_dict(), path)
+    return path
+
+
+def output(capsys: pytest.CaptureFixture[str]) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+def test_extract(file: Path) -> None:
+    ir = load_ir(file)
+    assert ir.model_name == "Small" and ir.graph_inputs[0].is_dynamic
+    assert [node.op_type for node in ir.nodes][-1] == "aten.relu.default"
+
+
+def test_extract_from_a_factory_with_keywords(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "m.json"
+    arguments = ["--input", "float32[3,4]", "--input", "bias=float32[2]", "--name", "mine"]
+    assert main(["extract", f"{__name__}:make_small", *arguments, "-o", str(path), "--json"]) == 0
+    assert output(capsys)["file"] == str(path)
+    assert load_ir(path).kwargs_order == ["bias"] and load_ir(path).model_name == "mine"
+
+
+def test_extract_from_a_config_folder(tmp_path: Path, capsys: Any) -> None:
+    from transformers import BertConfig
+
+    config = BertConfig(
+        vocab_size=50,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        architectures=["BertModel"],
+    )
+    config.save_pretrained(tmp_path)
+    path = tmp_path / "bert.json"
+    assert main(["extract", str(tmp_path), "-o", str(path)]) == 0
+    assert load_ir(path).model_name == "BertModel"
+
+
+def test_info(file: Path, capsys: Any) -> None:
+    assert main(["info", str(file), "--json"]) == 0
+    data = output(capsys)
+    assert data["weight_elements"] == 10 and data["weight_bytes"] == 40
+    assert data["ops"]["aten.linear.default"] == 1
+    assert main(["info", str(file)]) == 0
+    assert "aten.linear.default" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("suffix", [".html", ".mmd", ".dot", ".json"])
+def test_visualize(file: Path, tmp_path: Path, suffix: str, capsys: Any) -> None:
+    path = tmp_path / f"picture{suffix}"
+    assert main(["visualize", str(file), "-o", str(path)]) == 0
+    assert "linear" in path.read_text(encoding="utf-8")
+
+
+def test_run(file: Path, weights: Path, tmp_path: Path, capsys: Any) -> None:
+    from safetensors.torch import load_file, save_file
+
+    x = torch.randn(5, 4)
+    save_file({"x": x}, tmp_path / "in.safetensors")
+    arguments = ["--weights", str(weights), "--inputs", str(tmp_path / "in.safetensors")]
+    result = tmp_path / "out.safetensors"
+    assert main(["run", str(file), *arguments, "-o", str(result), "--json"]) == 0
+    assert output(capsys)["['y']"]["shape"] == [5, 2]
+    model = Small()
+    model.load_state_dict(torch.load(weights))
+    torch.testing.assert_close(load_file(result)["['y']"], model(x)["y"])
+
+
+def test_run_with_random_inputs_of_a_size(file: Path, weights: Path, capsys: Any) -> None:
+    (symbol,) = load_ir(file).symbols
+    assert main(["run", str(file), "--weights", str(weights), "--size", f"{symbol}=7"]) == 0
+    assert "float32[7, 2]" in capsys.readouterr().out
+    assert main(["run", str(file), "--weights", str(weights), "--size", "nope=7"]) == 2
+    assert "no size is called nope" in capsys.readouterr().err
+
+
+def test_verify(file: Path, weights: Path, tmp_path: Path, capsys: Any) -> None:
+    assert main(["verify", str(file), TARGET, "--weights", str(weights), "--json"]) == 0
+    assert output(capsys)["is_valid"] is True
+    document = file.read_text().replace("aten.relu.default", "aten.neg.default")
+    (tmp_path / "bad.json").write_text(document)
+    assert main(["verify", str(tmp_path / "bad.json"), TARGET, "--node-by-node"]) == 1
+    assert "FAILED" in capsys.readouterr().out
+
+
+def test_diff(file: Path, tmp_path: Path, capsys: Any) -> None:
+    assert main(["diff", str(file), str(file)]) == 0
+    assert "no difference" in capsys.readouterr().out
+    other = tmp_path / "other.json"
+    other.write_text(file.read_text().replace("aten.relu.default", "aten.neg.default"))
+    assert main(["diff", str(file), str(other), "--json"]) == 1
+    (change,) = output(capsys)["changes"]
+    assert change["before"] == "aten.relu.default" and change["what"] == "op"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["extract", "nowhere:Model", "--input", "float32[1]"], "No module named"),
+        (["extract", "json:dumps", "--input", "float32[1]"], "json:dumps"),
+        (["extract", TARGET], "say the inputs"),
+        (["extract", TARGET, "--input", "float99[1]"], "unknown dtype"),
+        (["extract", "plain", "--input", "float32[1]"], "expected package.module:name"),
+        (["info", "none.json"], "cannot be read"),
+        (["run", "none.json"], "cannot be read"),
+    ],
+)
+def test_errors_have_code_2_and_a_reason(arguments: list[str], message: str, capsys: Any) -> None:
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_python_m_torch_ir(file: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "torch_ir", "info", str(file), "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["nodes"] >= 2

@@ -1,0 +1,158 @@
+"""Weights from files: every format, only what is needed, nothing trusted."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from torch_ir import IR, WeightLoadError, execute_ir, extract_ir, load_weights
+from torch_ir import weight_loader as weight_loader_module
+
+X = torch.ones(2, 3)
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.b(self.a(x))
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return Model()
+
+
+@pytest.fixture(scope="module")
+def ir(model: Model) -> IR:
+    return extract_ir(model, (X,))
+
+
+def write(kind: str, state: dict[str, torch.Tensor], folder: Path) -> Path:
+    if kind in ("pt", "pth", "bin"):
+        torch.save(state, path := folder / f"w.{kind}")
+    elif kind == "legacy.pt":
+        torch.save(state, path := folder / "w.pt", _use_new_zipfile_serialization=False)
+    elif kind == "safetensors":
+        save_file(state, path := folder / "w.safetensors")
+    else:
+        path = folder
+        shards: dict[str, Any] = {}
+        for i, (key, tensor) in enumerate(state.items()):
+            name = f"model-{i % 2}.safetensors"
+            shards.setdefault(name, {})[key] = tensor
+        for name, tensors in shards.items():
+            save_file(tensors, folder / name)
+        index = {"weight_map": {key: name for name, ts in shards.items() for key in ts}}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+        if kind == "index":
+            path = folder / "model.safetensors.index.json"
+    return path
+
+
+@pytest.mark.parametrize(
+    "kind", ["pt", "pth", "bin", "legacy.pt", "safetensors", "folder", "index"]
+)
+def test_every_format(kind: str, model: Model, ir: IR, tmp_path: Path) -> None:
+    path = write(kind, model.state_dict(), tmp_path)
+    loaded = load_weights(path)
+    assert set(loaded) == set(model.state_dict())
+    assert torch.equal(execute_ir(ir, (X,), weights_path=path), model(X))
+
+
+@pytest.mark.parametrize("kind", ["pt", "safetensors", "folder"])
+def test_only_what_the_ir_needs_is_read(kind: str, model: Model, ir: IR, tmp_path: Path) -> None:
+    more = {**model.state_dict(), "other.weight": torch.ones(5)}
+    path = write(kind, more, tmp_path)
+    assert set(load_weights(path, ir)) == set(model.state_dict())
+    assert torch.equal(execute_ir(ir, (X,), weights_path=path), model(X))
+
+
+def test_a_shard_that_is_not_needed_is_not_opened(model: Model, ir: IR, tmp_path: Path) -> None:
+    save_file(model.state_dict(), tmp_path / "one.safetensors")
+    places = dict.fromkeys(model.state_dict(), "one.safetensors") | {"other": "absent.safetensors"}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    assert torch.equal(execute_ir(ir, (X,), weights_path=tmp_path), model(X))
+
+
+def test_tied_weight_that_a_file_holds_under_one_name(tmp_path: Path) -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.head = nn.Embedding(5, 3), nn.Linear(3, 5, bias=False)
+            self.head.weight = self.embed.weight
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.head(self.embed(ids))
+
+    model, ids = Tied(), torch.tensor([[1, 2]])
+    ir = extract_ir(model, (ids,))
+    for key in ("embed.weight", "head.weight"):
+        save_file({key: model.embed.weight.detach()}, path := tmp_path / f"{key}.safetensors")
+        assert torch.equal(execute_ir(ir, (ids,), weights_path=path), model(ids))
+
+
+def test_a_pickle_with_code_is_refused(tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+
+    class Evil:
+        def __reduce__(self) -> Any:
+            return (Path.touch, (ran,))
+
+    path = tmp_path / "w.pt"
+    torch.save({"a": Evil()}, path)
+    with pytest.raises(WeightLoadError, match="not readable as weights"):
+        load_weights(path)
+    path.write_bytes(pickle.dumps(Evil()))
+    with pytest.raises(WeightLoadError):
+        load_weights(path)
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("w.pt", b"nonsense", "not readable"),
+        ("w.safetensors", b"\xff" * 64, "not readable"),
+        ("w.safetensors", b"", "not readable"),
+        ("w.npz", b"x", "unknown kind"),
+        ("w.index.json", b"[]", "no weight_map"),
+        ("w.index.json", b"{", "not readable"),
+        ("w.index.json", b'{"weight_map": {"a": "../../x.safetensors"}}', "no file beside"),
+    ],
+)
+def test_damaged_files(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(WeightLoadError, match=message):
+        load_weights(tmp_path / name)
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(WeightLoadError, match="no such file"):
+        load_weights(tmp_path / "none.pt")
+    with pytest.raises(WeightLoadError, match="holds none of"):
+        load_weights(tmp_path)
+
+
+def test_a_checkpoint_that_is_no_state_dict(tmp_path: Path) -> None:
+    torch.save({"state_dict": {"a": torch.ones(1)}, "epoch": 3}, path := tmp_path / "w.pt")
+    with pytest.raises(WeightLoadError, match="state_dict, epoch are no tensors"):
+        load_weights(path)
+    torch.save([torch.ones(1)], path)
+    with pytest.raises(WeightLoadError, match="holds a list"):
+        load_weights(path)
+
+
+def test_missing_weights_are_all_listed(ir: IR) -> None:
+    with pytest.raises(WeightLoadError) as failure:
+        weight_loader_module.match_weights(ir, {})
+    assert all(key in str(failure.value) for key in ("a.weight", "a.bias", "b.weight", "b.bias"))
