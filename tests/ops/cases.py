@@ -17,6 +17,11 @@ INTS = [torch.int64, *SMALL_INTS]
 BOOL = [torch.bool]
 ALL = [*FLOATS, *INTS, *BOOL]
 
+# One dtype of each kind, for ops whose other dtypes go the same way: each row is compiled.
+SOME_FLOATS = [torch.float32, torch.float64, torch.bfloat16]
+SOME_INTS = [torch.int64, torch.uint8]
+SOME = [*SOME_FLOATS, *SOME_INTS, *BOOL]
+
 # Absolute and relative tolerance by dtype: a few units in the last place of one op.
 TOLERANCE = {
     torch.float64: (1e-9, 1e-9),
@@ -77,6 +82,19 @@ def t(
     `prepare=lambda x: x.t()` makes it non-contiguous or otherwise peculiar.
     """
     return T(shape, dtype, low, high, values, special, prepare)
+
+
+def together(*ops: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """One row for ops of the same arguments: a graph of several ops compiles faster than several.
+
+    A failure names the position of the wrong result.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> list[Any]:
+        return [op(*args, **kwargs) for op in ops]
+
+    call.__qualname__ = "+".join(str(op).removeprefix("aten.") for op in ops)
+    return call
 
 
 @dataclass(frozen=True)

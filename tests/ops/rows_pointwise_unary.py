@@ -2,7 +2,19 @@
 
 import torch
 
-from tests.ops.cases import ALL, BOOL, FLOATS, HALF, INTS, OpCase, t
+from tests.ops.cases import (
+    ALL,
+    BOOL,
+    FLOATS,
+    HALF,
+    INTS,
+    SOME,
+    SOME_FLOATS,
+    SOME_INTS,
+    OpCase,
+    t,
+    together,
+)
 
 aten = torch.ops.aten
 
@@ -85,43 +97,46 @@ EXTREMES = [
     1e30,
     -1e30,
 ]
-PREDICATES = [aten.isfinite, aten.isinf, aten.isnan, aten.isneginf, aten.isposinf, aten.signbit]
+predicates = together(
+    aten.isfinite.default,
+    aten.isinf.default,
+    aten.isnan.default,
+    aten.isneginf.default,
+    aten.isposinf.default,
+    aten.signbit.default,
+)
+rounding = together(aten.ceil.default, aten.floor.default, aten.round.default, aten.trunc.default)
 
 ROWS = [
-    *(OpCase(op.default, (t(3, 7, special=True),), dtypes=FLOATS) for op in FLOAT_FUNCTIONS),
-    *(OpCase(op.default, (t(3, 7),), dtypes=[torch.int64, *BOOL]) for op in FLOAT_FUNCTIONS),
+    *(OpCase(op.default, (t(3, 7, special=True),), dtypes=SOME_FLOATS) for op in FLOAT_FUNCTIONS),
+    *(OpCase(op.default, (t(3, 7),), dtypes=[torch.int64]) for op in FLOAT_FUNCTIONS[::3]),
     *(OpCase(op.default, (t(values=EXTREMES),), dtypes=SINGLE) for op in WIDE_RANGE),
     *(
         OpCase(op.default, (t(33, low=-1.05, high=1.05, special=True),), dtypes=SINGLE)
         for op in UNIT_INTERVAL
     ),
-    *(OpCase(op.default, (t(5, 3, special=True),), dtypes=ALL) for op in PREDICATES),
-    OpCase(aten.abs.default, (t(4, 5, special=True),), dtypes=FLOATS + INTS),
+    OpCase(predicates, (t(5, 3, special=True),), dtypes=ALL),
+    OpCase(rounding, (t(4, 5, special=True),), dtypes=FLOATS + INTS),
+    OpCase(rounding, (t(values=[-0.5, 0.5, -0.2, -0.0]),), expand=signs),
+    OpCase(rounding, (t(values=[0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 0.49999997]),)),
+    OpCase(aten.abs.default, (t(4, 5, special=True),), dtypes=SOME_FLOATS + SOME_INTS),
     OpCase(aten.abs.default, (t(),), dtypes=[torch.float32]),
-    OpCase(aten.ceil.default, (t(4, 5, special=True),), dtypes=FLOATS + INTS),
-    OpCase(aten.ceil.default, (t(values=[-0.5, 0.5, -0.0]),), expand=signs),
     OpCase(aten.deg2rad.default, (t(4, 5),), dtypes=[torch.float32, torch.int64]),
-    OpCase(aten.exp.default, (t(4, 5),), dtypes=INTS),
+    OpCase(aten.exp.default, (t(4, 5),), dtypes=INTS + BOOL),
     OpCase(aten.exp.default, (t(),)),
     OpCase(aten.exp.default, (t(0, 3),)),
     OpCase(aten.exp.default, (t(4, 6, prepare=lambda x: x.t()[1:, ::2]),)),
-    OpCase(aten.floor.default, (t(4, 5, special=True),), dtypes=FLOATS + INTS),
-    OpCase(aten.frac.default, (t(4, 5, special=True),), dtypes=FLOATS),
-    OpCase(aten.logit.default, (t(20, low=0, high=1), 0.1), dtypes=FLOATS),
-    OpCase(aten.neg.default, (t(4, 5, special=True),), dtypes=FLOATS + INTS),
-    OpCase(aten.neg.default, (t(values=[-0.0, 0.0, 1.0]),), dtypes=FLOATS, expand=signs),
-    OpCase(aten.round.default, (t(4, 5, special=True),), dtypes=FLOATS + INTS),
-    OpCase(aten.round.default, (t(values=[0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 0.49999997]),)),
-    OpCase(aten.round.default, (t(values=[-0.2, 0.2, -0.0]),), expand=signs),
+    OpCase(aten.frac.default, (t(4, 5, special=True),), dtypes=SOME_FLOATS),
+    OpCase(aten.logit.default, (t(20, low=0, high=1), 0.1), dtypes=SOME_FLOATS),
+    OpCase(aten.neg.default, (t(4, 5, special=True),), dtypes=SOME_FLOATS + SOME_INTS),
+    OpCase(aten.neg.default, (t(values=[-0.0, 0.0, 1.0]),), dtypes=SOME_FLOATS, expand=signs),
     OpCase(aten.round.decimals, (t(4, 5, special=True),), {"decimals": 2}, dtypes=SINGLE),
     OpCase(aten.round.decimals, (t(4, 5, low=-5000, high=5000),), {"decimals": -2}, dtypes=SINGLE),
-    OpCase(aten.round.decimals, (t(4, 5),), {"decimals": 0}, dtypes=FLOATS),
-    OpCase(aten.sgn.default, (t(4, 5, special=True),), dtypes=ALL),
-    OpCase(aten.sign.default, (t(4, 5, special=True),), dtypes=ALL),
-    OpCase(aten.signbit.default, (t(values=[-0.0, 0.0, -1.0, -float("nan")]),), dtypes=FLOATS),
-    OpCase(aten.square.default, (t(4, 5, special=True),), dtypes=FLOATS + INTS),
+    OpCase(aten.round.decimals, (t(4, 5),), {"decimals": 0}, dtypes=SOME_FLOATS),
+    OpCase(aten.sgn.default, (t(4, 5, special=True),), dtypes=SOME),
+    OpCase(aten.sign.default, (t(4, 5, special=True),), dtypes=SOME),
+    OpCase(aten.signbit.default, (t(values=[-0.0, 0.0, -1.0, -float("nan")]),), dtypes=SOME_FLOATS),
+    OpCase(aten.square.default, (t(4, 5, special=True),), dtypes=SOME_FLOATS + SOME_INTS),
     OpCase(aten.tanh.default, (t(64, low=-0.3, high=0.3),), dtypes=HALF),
     OpCase(aten.tanh.default, (t(64, low=-12, high=12),), dtypes=SINGLE),
-    OpCase(aten.trunc.default, (t(4, 5, special=True),), dtypes=FLOATS + INTS),
-    OpCase(aten.trunc.default, (t(values=[-0.5, 0.5, -0.0]),), expand=signs),
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from max.dtype import DType
 from max.graph import Dim, ops
@@ -14,21 +16,35 @@ from torch_max_backend.types import MaxTensor, Scalar
 aten = torch.ops.aten
 
 
-def _scaled(tensor: MaxTensor, alpha: Scalar | Dim) -> MaxTensor:
+# Numbers and 16-bit floats: PyTorch rounds the number to 16 bits for sums, remainders and powers
+# (`elementwise`, then `in_opmath`), and takes all its bits for products and quotients (`wide`).
+
+
+def _sum(
+    combine: promotion.Lowering, self: MaxTensor, other: MaxTensor, alpha: Scalar | Dim
+) -> MaxTensor:
     if isinstance(alpha, (int, float)) and alpha == 1:
-        return tensor
-    factor = constants.scalar(alpha, promotion.dtype_of(tensor), tensor.device)
-    return ops.mul(tensor, factor)
+        return promotion.in_opmath(combine, self, other)
+
+    def scaled(self: MaxTensor, other: MaxTensor, factor: MaxTensor) -> MaxTensor:
+        return combine(self, ops.mul(other, factor))
+
+    factor = constants.scalar(alpha, promotion.dtype_of(other), other.device)
+    return promotion.in_opmath(scaled, self, other, factor)
+
+
+def _in_opmath(kernel: str, self: MaxTensor, other: MaxTensor) -> MaxTensor:
+    return promotion.in_opmath(functools.partial(mojo_kernels.elementwise, kernel), self, other)
 
 
 # add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
 # add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor
 @map_to(aten.add)
-@elementwise("self", "other", wide=True)
+@elementwise("self", "other")
 def aten_add(self: MaxTensor, other: MaxTensor, alpha: Scalar | Dim = 1) -> MaxTensor:
     if self.dtype == DType.bool:  # MAX has no arithmetic of bools
         return ops.logical_or(self, other) if alpha else self
-    return ops.add(self, _scaled(other, alpha))
+    return _sum(ops.add, self, other, alpha)
 
 
 # atan2(Tensor self, Tensor other) -> Tensor
@@ -78,9 +94,9 @@ def aten_floor_divide(self: MaxTensor, other: MaxTensor) -> MaxTensor:
 # fmod.Tensor(Tensor self, Tensor other) -> Tensor
 # fmod.Scalar(Tensor self, Scalar other) -> Tensor
 @map_to(aten.fmod)
-@elementwise("self", "other", wide=True)
+@elementwise("self", "other")
 def aten_fmod(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return mojo_kernels.elementwise("tmb_fmod", self, other)
+    return _in_opmath("tmb_fmod", self, other)
 
 
 # gcd(Tensor self, Tensor other) -> Tensor
@@ -143,9 +159,9 @@ def _exp2(exponent: MaxTensor) -> MaxTensor:
     return mojo_kernels.elementwise("tmb_exp2", exponent)
 
 
-@elementwise("self", "exponent", wide=True)
+@elementwise("self", "exponent")
 def _pow(self: MaxTensor, exponent: MaxTensor) -> MaxTensor:
-    return mojo_kernels.elementwise("tmb_pow", self, exponent)
+    return _in_opmath("tmb_pow", self, exponent)
 
 
 def _power(self: Operand, dtype: torch.dtype, exponent: int | float) -> MaxTensor:
@@ -182,9 +198,9 @@ def _power(self: Operand, dtype: torch.dtype, exponent: int | float) -> MaxTenso
 # remainder.Scalar(Tensor self, Scalar other) -> Tensor
 # remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor
 @map_to(aten.remainder)
-@elementwise("self", "other", wide=True)
+@elementwise("self", "other")
 def aten_remainder(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return mojo_kernels.elementwise("tmb_remainder", self, other)
+    return _in_opmath("tmb_remainder", self, other)
 
 
 # special_xlog1py(Tensor self, Tensor other) -> Tensor
@@ -206,9 +222,9 @@ def _times_log(self: MaxTensor, other: MaxTensor, log: MaxTensor) -> MaxTensor:
 # sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
 # sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor
 @map_to(aten.sub)
-@elementwise("self", "other", wide=True)
+@elementwise("self", "other")
 def aten_sub(self: MaxTensor, other: MaxTensor, alpha: Scalar | Dim = 1) -> MaxTensor:
-    return ops.sub(self, _scaled(other, alpha))
+    return _sum(ops.sub, self, other, alpha)
 
 
 # xlogy.Tensor(Tensor self, Tensor other) -> Tensor
