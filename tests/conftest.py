@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,3 +14,31 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--generate-reports", action="store_true", help="write a Markdown page per test model"
     )
     group.addoption("--output", type=Path, default=Path("reports"), help="folder of these pages")
+
+
+OP_ROWS = pytest.StashKey[list[dict[str, float]]]()
+"""What each process compiled of the op rows (tests/ops), for the summary."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[OP_ROWS] = []
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    rows = getattr(node, "workeroutput", {}).get("op_rows")
+    if rows:
+        node.config.stash[OP_ROWS].append(rows)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    counts = config.stash[OP_ROWS]
+    rows = sum(count["rows"] for count in counts)
+    if rows:
+        seconds = max(sum(count["seconds"] for count in counts), 1e-9)
+        terminalreporter.write_line(
+            f"op rows: {rows:.0f} ready after {seconds:.1f} s of compiling, "
+            f"{rows / seconds:.1f} rows per second"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -9,14 +10,16 @@ from typing import Any
 import torch
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
+from torch._export.utils import _special_op_to_preserve_cia
 from torch._functorch import config as functorch_config
 from torch._guards import CompileContext, TracingContext
+from torch.export.exported_program import _override_composite_implicit_decomp
 
 from torch_max_backend import flags, graph_builder, profiling, stats
 from torch_max_backend.compiled_graph import CompiledGraph, Kind
 from torch_max_backend.engine import ENGINE, kernel_packages
 from torch_max_backend.fx_importer import import_fx
-from torch_max_backend.registry import decomposition_table
+from torch_max_backend.registry import decomposition_table, preserved_composites
 from torch_max_backend.weights import pack_weights
 
 
@@ -60,7 +63,7 @@ def max_backend(
 
     start = time.perf_counter()
     # Both directions are lowered before the first run, so that they compile as one Module.
-    with functorch_config.patch(force_non_lazy_backward_lowering=True):
+    with _whole_composites(), functorch_config.patch(force_non_lazy_backward_lowering=True):
         function = aot_autograd(
             fw_compiler=compiler(Kind.FORWARD),
             bw_compiler=compiler(Kind.BACKWARD),
@@ -75,6 +78,19 @@ def max_backend(
     else:
         ENGINE.flush()
     return function
+
+
+def _whole_composites() -> contextlib.AbstractContextManager[None]:
+    """Keeps composite ops that the user lowers from being expanded, where nothing needs grad.
+
+    Their gradient is that of their parts, so a graph that is trained sees the parts.
+    """
+    composites = preserved_composites()
+    if not composites or torch.is_grad_enabled():
+        return contextlib.nullcontext()
+    return _override_composite_implicit_decomp(
+        dict.fromkeys(composites, _special_op_to_preserve_cia)
+    )
 
 
 def _static_inputs(kind: Kind) -> frozenset[int]:

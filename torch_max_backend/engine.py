@@ -29,7 +29,7 @@ from torch_max_backend import (
 )
 from torch_max_backend.compiled_graph import CompiledGraph
 from torch_max_backend.errors import EngineError, MaxCompilerError
-from torch_max_backend.profiling import report
+from torch_max_backend.profiling import report, show_max_graph
 
 
 class Engine:
@@ -256,6 +256,8 @@ class Engine:
             ]
             # Constants live as long as their Graph, and MAX reads them while compiling.
             module.graphs = built  # type: ignore[attr-defined]
+            for graph in built:
+                show_max_graph(graph)
             report("lower", time.perf_counter() - start, f"{len(graphs)} graphs")
             return module
 

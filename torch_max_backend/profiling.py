@@ -7,6 +7,7 @@ import time
 from collections import Counter
 
 import torch
+from max.graph import Graph
 from torch import fx
 
 from torch_max_backend import flags
@@ -28,6 +29,12 @@ def show_graph(gm: fx.GraphModule, kind: str) -> None:
     print(gm.print_readable(print_output=False), file=sys.stderr)
     for op, count in ops.most_common():
         print(f"[max_backend] {count:5d} × {op}", file=sys.stderr)
+
+
+def show_max_graph(graph: Graph) -> None:
+    """The lowered graph in MAX's own text, if verbose is on."""
+    if flags.verbose():
+        print(f"[max_backend] MAX graph\n{graph}", file=sys.stderr)
 
 
 def timed(call: BoxedCall, what: str) -> BoxedCall:

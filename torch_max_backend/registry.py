@@ -142,6 +142,28 @@ def is_mapped(op: OpOverload) -> bool:
     return MAPPING_TORCH_ATEN_TO_MAX.lookup(op) is not None
 
 
+def preserved_composites() -> list[OpOverload]:
+    """The ops of users that PyTorch would expand before any table is asked (`aten.linear`, ...)."""
+    found = []
+    for op, entry in MAPPING_TORCH_ATEN_TO_MAX._entries.items():
+        if entry.builtin:
+            continue
+        overloads = [op] if isinstance(op, OpOverload) else [getattr(op, n) for n in op.overloads()]
+        found += [overload for overload in overloads if _is_composite(overload)]
+    return found
+
+
+def _is_composite(op: OpOverload) -> bool:
+    from torch._decomp import _should_decompose_because_unsafe_op
+
+    schema = op._schema
+    functional = not schema.is_mutable and not any(a.alias_info for a in schema.arguments)
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(
+        op.name(), torch._C.DispatchKey.CompositeImplicitAutograd
+    )
+    return composite and functional and not _should_decompose_because_unsafe_op(op)
+
+
 def decomposition_table() -> dict[OpOverload, Callable[..., Any]]:
     """PyTorch's decompositions for every op that has no lowering, computed from the table as it is.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.conftest import OP_ROWS
 from tests.ops import runner
 from tests.ops.cases import Row
 
@@ -44,16 +45,8 @@ def outcome(row: Row) -> runner.Outcome:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    compiled = runner.COMPILED
-    if compiled["rows"] and hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["compiled_rows"] = dict(compiled)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    compiled = runner.COMPILED
-    if compiled["rows"]:
-        seconds = max(compiled["seconds"], 1e-9)
-        terminalreporter.write_line(
-            f"op rows: {compiled['rows']} compiled in {seconds:.1f} s, "
-            f"{compiled['rows'] / seconds:.1f} rows per second of compile time"
-        )
+    # xdist hands this to the controller, whose summary tests/conftest.py prints.
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["op_rows"] = dict(runner.COMPILED)
+    else:
+        session.config.stash[OP_ROWS].append(dict(runner.COMPILED))

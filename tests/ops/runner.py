@@ -23,7 +23,7 @@ from torch_max_backend.fx_importer import import_fx
 from torch_max_backend.graph_builder import check_supported
 from torch_max_backend.registry import decomposition_table
 
-COMPILED = {"rows": 0, "seconds": 0.0, "modules": 0}
+COMPILED = {"rows": 0, "seconds": 0.0}
 """What this process compiled, for the summary line."""
 
 
