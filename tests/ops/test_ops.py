@@ -27,15 +27,28 @@ def _tables() -> list[Row]:
 ROWS = _tables()
 
 
-def _parameters() -> list[Any]:
-    """Every row; those at a case's further dtypes are `slow`, but for one that takes turns."""
-    parameters = []
+def _default_rows() -> set[str]:
+    """The rows of the default run: a compile costs about a second a row, so the rest is `slow`.
+
+    Of each op: its first case at its first dtype, and its last case at a dtype that takes turns.
+    """
+    by_op: dict[tuple[str, str], list[Row]] = {}
     for row in ROWS:
-        dtypes = list(row.case.dtypes)
-        turn = dtypes[1 + row.number % (len(dtypes) - 1)] if len(dtypes) > 1 else dtypes[0]
-        marks = [] if row.dtype in (dtypes[0], turn) else [pytest.mark.slow]
-        parameters.append(pytest.param(row, id=row.id, marks=marks))
-    return parameters
+        by_op.setdefault((row.table, str(row.case.op)), []).append(row)
+    chosen = set()
+    for turn, rows in enumerate(by_op.values()):
+        last = [row for row in rows if row.number == rows[-1].number]
+        others = last[1:] or last
+        chosen |= {rows[0].id, others[turn % len(others)].id}
+    return chosen
+
+
+def _parameters() -> list[Any]:
+    chosen = _default_rows()
+    return [
+        pytest.param(row, id=row.id, marks=[] if row.id in chosen else [pytest.mark.slow])
+        for row in ROWS
+    ]
 
 
 @pytest.mark.parametrize("row", _parameters())
