@@ -25,18 +25,12 @@ from torch_ir.errors import ExportError
 from torch_ir.functional import functionalize
 from torch_ir.pause import paused_gc
 
-__all__ = ["export_model", "is_meta_module", "model_name_of"]
+__all__ = ["export_model", "model_name_of"]
 
 
 def model_name_of(model: torch.nn.Module) -> str:
     """The class name, used where no name is given."""
     return type(model).__name__
-
-
-def is_meta_module(model: torch.nn.Module) -> bool:
-    """Whether every parameter and buffer is on the meta device."""
-    tensors = [*model.parameters(), *model.buffers()]
-    return all(tensor.is_meta for tensor in tensors)
 
 
 def _fake_mode() -> FakeTensorMode:

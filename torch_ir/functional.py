@@ -1,6 +1,6 @@
 """Makes an exported graph functional: no op writes into a tensor that another node can see.
 
-1. A graph without in-place ops is left as it is.
+1. A graph without in-place ops is left as it is. From others, dropout that does nothing goes.
 2. `y = relu_(x)` becomes `y = relu(x)`, and later uses of x become uses of y, where nothing else
    can share x's memory. This covers activations with `inplace=True` and counters in buffers.
 3. Anything else (in-place ops on views, batch norm in training mode) goes through PyTorch's own
@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._export.utils import _get_decomp_for_cia
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
     ExportGraphSignature,
@@ -42,6 +43,16 @@ _FRESH_COMPOSITES = frozenset(
 
 # Composite ops that write into their running statistics although their schema does not say so.
 _HIDDEN_WRITES = {"batch_norm": "training", "instance_norm": "use_input_stats"}
+
+
+_DROPOUTS = frozenset(
+    {
+        aten.alpha_dropout.default,
+        aten.dropout.default,
+        aten.feature_alpha_dropout.default,
+        aten.feature_dropout.default,
+    }
+)
 
 
 def _schema_name(target: torch._ops.OpOverload) -> str:
@@ -217,15 +228,63 @@ def _rename_outputs(ep: ExportedProgram) -> None:
             )
 
 
+def _silent_aliases(ep: ExportedProgram) -> dict[Any, Any]:
+    """Decompositions of the composite ops that share memory with an argument unannounced.
+
+    PyTorch's functionalization takes such an op (`einsum("ij->ji", x)`) for a copy and loses what
+    is written through it; decomposed, it is a view.
+    """
+    found = {}
+    for node in ep.graph.nodes:
+        if node.op != "call_function" or not _may_alias(node.target):
+            continue
+        if not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        announced = any(result.alias_info is not None for result in node.target._schema.returns)
+        sources = {_storage(argument) for argument in node.all_input_nodes} - {None}
+        if not announced and _storage(node) in sources:
+            found[node.target] = _get_decomp_for_cia(node.target)
+    return found
+
+
+def _storage(node: fx.Node) -> int | None:
+    """Identity of the memory that a traced value stands for."""
+    value = node.meta.get("val")
+    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+
+
+def _drop_idle_dropout(ep: ExportedProgram) -> None:
+    """Dropout that does nothing returns its argument itself, which tracing does not show."""
+    for node in list(ep.graph.nodes):
+        if node.op == "call_function" and node.target in _DROPOUTS and node.args[2] is False:
+            node.replace_all_uses_with(node.args[0])
+            ep.graph.erase_node(node)
+    _rename_outputs(ep)
+    ep.graph_module.recompile()
+
+
+def _subgraphs_write(ep: ExportedProgram) -> bool:
+    """Whether a body of a higher-order op holds an in-place op."""
+    bodies = [m for m in ep.graph_module.modules() if isinstance(m, fx.GraphModule)]
+    return any(
+        node.op == "call_function" and (bool(_writes(node.target)) or _writes_hidden(node))
+        for body in bodies
+        if body is not ep.graph_module
+        for node in body.graph.nodes
+    )
+
+
 def functionalize(ep: ExportedProgram, *, rewrite: bool = True) -> ExportedProgram:
     """The program without in-place ops. With `rewrite`, rule 2 may change `ep` itself."""
     nodes = [node for node in ep.graph.nodes if node.op == "call_function"]
     writers = [node for node in nodes if _writes(node.target)]
-    hidden = any(_writes_hidden(node) for node in nodes)
+    hidden = any(_writes_hidden(node) for node in nodes) or _subgraphs_write(ep)
     if not writers and not hidden:
         return ep
+    if rewrite:
+        _drop_idle_dropout(ep)
     if rewrite and not hidden:
         rewritten = _rewrite(ep, writers)
         if rewritten is not None:
             return rewritten
-    return ep.run_decompositions({})
+    return ep.run_decompositions(_silent_aliases(ep))

@@ -170,7 +170,9 @@ ARCHITECTURES = [
         ids(**NO_CACHE),
         slow=True,
     ),
-    Architecture("decoder", "MistralForCausalLM", "MistralConfig", {**SMALL, **KV}, ids(**NO_CACHE)),
+    Architecture(
+        "decoder", "MistralForCausalLM", "MistralConfig", {**SMALL, **KV}, ids(**NO_CACHE)
+    ),
     Architecture("decoder", "PhiForCausalLM", "PhiConfig", SMALL, ids(**NO_CACHE), slow=True),
     Architecture("decoder", "GPTNeoXForCausalLM", "GPTNeoXConfig", SMALL, ids(**NO_CACHE)),
     Architecture(
@@ -204,7 +206,9 @@ ARCHITECTURES = [
         },
         ids_and_decoder_ids,
     ),
-    Architecture("encoder-decoder", "BartModel", "BartConfig", ENCODER_DECODER, ids_and_decoder_ids),
+    Architecture(
+        "encoder-decoder", "BartModel", "BartConfig", ENCODER_DECODER, ids_and_decoder_ids
+    ),
     Architecture(
         "encoder-decoder",
         "MarianMTModel",
@@ -244,7 +248,9 @@ ARCHITECTURES = [
         {**CONVOLUTIONS, "embedding_size": 8},
         pixels(32),
     ),
-    Architecture("vision", "ConvNextModel", "ConvNextConfig", {**CONVOLUTIONS, "num_stages": 2}, pixels(32)),
+    Architecture(
+        "vision", "ConvNextModel", "ConvNextConfig", {**CONVOLUTIONS, "num_stages": 2}, pixels(32)
+    ),
     Architecture(
         "vision",
         "SwinModel",

@@ -335,6 +335,78 @@ def test_mutations_are_outputs_and_applied_only_on_request(tmp_path: Path) -> No
     assert torch.equal(first, model(X.clone()))
 
 
+def no_writes(ir: IR) -> bool:
+    nodes = [*ir.nodes, *(node for graph in ir.subgraphs.values() for node in graph.nodes)]
+    return not any(
+        node.op_type.split(".")[1].endswith("_") for node in nodes if "." in node.op_type
+    )
+
+
+def _on_a_view(x: torch.Tensor) -> torch.Tensor:
+    y = x + 0
+    y.view(-1).relu_()
+    return y
+
+
+def _twice(x: torch.Tensor) -> torch.Tensor:
+    y = x + 0
+    before = y * 2
+    y.add_(1)
+    y.mul_(3)
+    return y + before
+
+
+def _through_a_no_op(x: torch.Tensor) -> torch.Tensor:
+    y = x + 0
+    F.dropout(y, training=False).neg_()
+    return y
+
+
+def _through_a_hidden_view(x: torch.Tensor) -> torch.Tensor:
+    y = x + 0
+    torch.einsum("ij->ji", y).neg_()
+    return y
+
+
+def _in_a_branch(x: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, lambda t: t.clone().relu_(), lambda t: t.clone().neg_(), (x,))
+
+
+def _without_gradients(x: torch.Tensor) -> torch.Tensor:
+    y = x + 0
+    with torch.enable_grad():
+        y.exp_()
+    return y
+
+
+def _with_another_dtype(x: torch.Tensor) -> torch.Tensor:
+    y = x.half()
+    y.add_(x)
+    return y
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        _on_a_view,
+        _twice,
+        _through_a_no_op,
+        _through_a_hidden_view,
+        _in_a_branch,
+        _without_gradients,
+        _with_another_dtype,
+    ],
+)
+def test_in_place_ops_become_functional(function: Any, tmp_path: Path) -> None:
+    assert no_writes(roundtrip(Calls(function), (X.clone(),), tmp_path))
+
+
+def test_simple_in_place_ops_keep_their_graph(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Conv1d(4, 4, 1), nn.BatchNorm1d(4), nn.ReLU(inplace=True)).eval()
+    ir = roundtrip(model, (X[None],), tmp_path)
+    assert [node.op_type for node in ir.nodes][-1] == "aten.relu.default" and len(ir.nodes) == 3
+
+
 def test_batch_norm_in_training_updates_its_statistics(tmp_path: Path) -> None:
     model = nn.BatchNorm1d(6).train()
     ir = roundtrip(model, (X,), tmp_path)
