@@ -134,8 +134,8 @@ class _GraphDecoder:
         self, subgraphs: set[str], modules: dict[str, str], sources: dict[str, str]
     ) -> None:
         self.known: Known = {}
-        # "%x" as it is written -> the reference and what it refers to; one lookup per argument.
-        self.written: dict[str, tuple[TensorRef, list[TensorMeta]]] = {}
+        # "%x" as it is written -> the reference, one object for all uses.
+        self.written: dict[str, TensorRef] = {}
         self.subgraphs = subgraphs
         self.modules = modules
         self.sources = {
@@ -146,7 +146,6 @@ class _GraphDecoder:
         if name in self.known:
             raise Invalid(f"the name {name!r:.60} is used twice")
         self.known[name] = metas
-        self.written["%" + name] = (TensorRef(name), metas)
 
     def nodes(self, items: Any, place: str) -> list[OpNode]:
         with _at(place):
@@ -177,12 +176,18 @@ class _GraphDecoder:
             raise Invalid("args must be an object")
         arguments: dict[str, Value] = {}
         inputs: list[TensorMeta] = []
-        written = self.written
+        written, known = self.written, self.known
         for key, encoded in args.items():
             kind = type(encoded)
-            if kind is str and encoded in written:  # the most frequent first
-                arguments[key], metas = written[encoded]
-                inputs += metas
+            if kind is str and encoded[:1] == "%":  # the most frequent first
+                ref = written.get(encoded)
+                if ref is None:
+                    target = encoded[1:]
+                    if target not in known:
+                        raise Invalid(f"args.{key:.60}: nothing before it is called {target!r:.60}")
+                    ref = written[encoded] = TensorRef(target)
+                arguments[key] = ref
+                inputs += known[ref.name]
             elif encoded is None or kind is bool or kind is float:
                 arguments[key] = encoded
             else:
@@ -200,7 +205,9 @@ class _GraphDecoder:
             outputs = [TensorMeta(name, shape, dtype, name, 0, expr)]
         else:
             outputs = self._outputs(name, out)
-        self.define(name, outputs)
+        if name in known:
+            raise Invalid(f"the name {name!r:.60} is used twice")
+        known[name] = outputs
         module, source = item.get("module"), item.get("source", "")
         if not (module is None or type(module) is str) or type(source) is not str:
             raise Invalid("module and source must be texts")

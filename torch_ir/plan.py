@@ -8,9 +8,9 @@ ends with the slots that no later step reads; they are emptied, which frees the 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -95,6 +95,43 @@ def compile_plan(
     return _Compiler(inputs, subgraphs, device).compile(nodes, outputs)
 
 
+class _Layout(NamedTuple):
+    """How a call is made; `function` is None if `register_executor` gave one."""
+
+    function: Callable[..., Any] | None
+    positional: tuple[str, ...]
+    keywords: tuple[str, ...]
+
+
+_SHARED = frozenset({int, float, bool, str})
+"""Types whose equal literals share a slot."""
+
+
+def _overload_layout(node: OpNode, overload: torch._ops.OpOverload) -> _Layout:
+    left = dict.fromkeys(node.arguments)
+    positional: list[str] = []
+    keywords: list[str] = []
+    in_order = True
+    for parameter in parameters(overload):
+        if parameter.is_written:
+            raise ExecutionError(
+                f"node {node.name}: {node.op_type} writes into its argument "
+                f"{parameter.name!r}; an IR holds functional ops only"
+            )
+        if parameter.name not in left:
+            in_order = False
+            continue
+        del left[parameter.name]
+        by_position = in_order and not parameter.kwarg_only
+        (positional if by_position else keywords).append(parameter.name)
+    if left:
+        raise ExecutionError(
+            f"node {node.name}: {node.op_type} has no argument {', '.join(left)}\n"
+            f"  its schema here is {overload._schema}"
+        )
+    return _Layout(overload._op, tuple(positional), tuple(keywords))
+
+
 class _Compiler:
     def __init__(
         self,
@@ -110,39 +147,35 @@ class _Compiler:
         self.subgraphs = subgraphs
         self.device = device
         self.open_graphs = open_graphs
+        self.literals: dict[tuple[type, Any], int] = {}
+        self.layouts: dict[tuple[str, ...], _Layout] = {}
 
     def compile(self, nodes: Sequence[OpNode], outputs: Sequence[Value]) -> Plan:
         steps: list[tuple[Call, int, list[int], OpNode]] = []
         last_use: dict[int, int] = {}
+        slots, template = self.slots, self.template
         for position, node in enumerate(nodes):
             try:
-                call = self._call(node)
-                used = {
-                    self.slots[ref.name] for v in node.arguments.values() for ref in references(v)
-                }
+                call, used = self._call(node)
             except KeyError as error:
                 raise ExecutionError(
                     f"node {node.name} ({node.op_type}) uses {error}, which nothing before it makes"
                 ) from error
             for slot in used:
                 last_use[slot] = position
-            if node.name in self.slots:
+            if node.name in slots:
                 raise ExecutionError(f"two values are called {node.name!r}")
-            out = self._new_slot(None)
-            self.slots[node.name] = out
+            out = slots[node.name] = len(template)
+            template.append(None)
             last_use[out] = position
             steps.append((call, out, [], node))
-        kept = set()
-        output_slots: list[int] = []
-        for value in outputs:
-            slot = self._slot(value)
-            output_slots.append(slot)
-            kept.add(slot)
+        output_slots = [self._slot(value) for value in outputs]
+        kept = set(output_slots)
         for slot, position in last_use.items():
             if slot not in kept:
                 steps[position][2].append(slot)
         final = [(call, out, tuple(free), node) for call, out, free, node in steps]
-        return Plan(self.template, final, output_slots, self.slots)
+        return Plan(template, final, output_slots, slots)
 
     def _new_slot(self, value: Any) -> int:
         self.template.append(value)
@@ -150,8 +183,14 @@ class _Compiler:
 
     def _slot(self, value: Value) -> int:
         """Slot of a reference, or a new one that holds the literal."""
-        if type(value) is TensorRef:
+        kind = type(value)
+        if kind is TensorRef:
             return self.slots[value.name]
+        if value is None or kind in _SHARED:
+            slot = self.literals.get((kind, value))
+            if slot is None:
+                slot = self.literals[kind, value] = self._new_slot(value)
+            return slot
         return self._new_slot(self._literal(value))
 
     def _literal(self, value: Value) -> Any:
@@ -185,68 +224,79 @@ class _Compiler:
 
         return run
 
-    def _call(self, node: OpNode) -> Call:
-        registered = registry.executor_for(node.op_type)
-        if registered is not None:
-            return self._registered_call(node, registered)
+    def _call(self, node: OpNode) -> tuple[Call, list[int]]:
+        """What runs a node, and the slots it reads."""
+        arguments = node.arguments
+        key = (node.op_type, *arguments)
+        layout = self.layouts.get(key)
+        if layout is None:
+            layout = self.layouts[key] = self._layout(node)
+        function, positional, keywords = layout
+        slots: list[int] = []
+        used: list[int] = []
+        if function is None:
+            return self._registered_call(node)
+        for name in positional:
+            value = arguments[name]
+            if type(value) is TensorRef:
+                slot = self.slots[value.name]
+                used.append(slot)
+            elif type(value) is list and next(references(value), None) is not None:
+                return self._nested_call(node, layout)
+            else:
+                slot = self._slot(value)
+            slots.append(slot)
+        if not keywords:
+            return _plain_call(function, slots, {}), used
+        if any(next(references(arguments[name]), None) is not None for name in keywords):
+            return self._nested_call(node, layout)
+        constants = {name: self._literal(arguments[name]) for name in keywords}
+        return _plain_call(function, slots, constants), used
+
+    def _layout(self, node: OpNode) -> _Layout:
+        """The function of a node, and which of its arguments go by position and which by name.
+
+        It depends on the op and the names of the arguments alone.
+        """
+        if registry.executor_for(node.op_type) is not None:
+            return _Layout(None, (), ())
+        names = tuple(node.arguments)
         if node.op_type in PYTHON_OPS:
-            return self._build(PYTHON_OPS[node.op_type], node.arguments.values(), {})
+            return _Layout(PYTHON_OPS[node.op_type], names, ())
         if node.op_type in HIGHER_ORDER_OPS:
-            names = HIGHER_ORDER_ARGUMENTS[node.op_type.removeprefix("higher_order.")]
-            if list(node.arguments)[: len(names)] != list(names)[: len(node.arguments)]:
-                raise ExecutionError(f"node {node.name}: {node.op_type} takes {', '.join(names)}")
-            return self._build(HIGHER_ORDER_OPS[node.op_type], node.arguments.values(), {})
+            expected = HIGHER_ORDER_ARGUMENTS[node.op_type.removeprefix("higher_order.")]
+            if names[: len(expected)] != expected[: len(names)]:
+                raise ExecutionError(
+                    f"node {node.name}: {node.op_type} takes {', '.join(expected)}"
+                )
+            return _Layout(HIGHER_ORDER_OPS[node.op_type], names, ())
         overload = resolve_overload(node.op_type)
         if overload is None:
             raise ExecutionError(_why_not(node))
-        return self._overload_call(node, overload)
+        return _overload_layout(node, overload)
 
-    def _registered_call(self, node: OpNode, function: Callable[..., Any]) -> Call:
+    def _registered_call(self, node: OpNode) -> tuple[Call, list[int]]:
+        function = registry.executor_for(node.op_type)
+        assert function is not None
         slots = [self.slots[r.name] for v in node.arguments.values() for r in references(v)]
         attrs = {name: self._literal(value) for name, value in node.attrs.items()}
-        return lambda env: function([env[slot] for slot in slots], attrs)
+        return lambda env: function([env[slot] for slot in slots], attrs), slots
 
-    def _overload_call(self, node: OpNode, overload: torch._ops.OpOverload) -> Call:
-        left = dict(node.arguments)
-        positional: list[Value] = []
-        keywords: dict[str, Value] = {}
-        in_order = True
-        for parameter in parameters(overload):
-            if parameter.is_written:
-                raise ExecutionError(
-                    f"node {node.name}: {node.op_type} writes into its argument "
-                    f"{parameter.name!r}; an IR holds functional ops only"
-                )
-            if parameter.name not in left:
-                in_order = False
-                continue
-            value = left.pop(parameter.name)
-            if in_order and not parameter.kwarg_only:
-                positional.append(value)
-            else:
-                keywords[parameter.name] = value
-        if left:
-            raise ExecutionError(
-                f"node {node.name}: {node.op_type} has no argument {', '.join(left)}\n"
-                f"  its schema here is {overload._schema}"
-            )
-        return self._build(overload._op, positional, keywords)
-
-    def _build(
-        self, function: Callable[..., Any], positional: Iterable[Value], keywords: dict[str, Value]
-    ) -> Call:
-        positional = list(positional)
-        plain = not any(_nests_references(value) for value in positional)
-        if plain and not any(next(references(v), None) for v in keywords.values()):
-            constants = {name: self._literal(value) for name, value in keywords.items()}
-            return _plain_call(function, [self._slot(value) for value in positional], constants)
-        builders = [self._builder(value) for value in positional]
-        named = {name: self._builder(value) for name, value in keywords.items()}
+    def _nested_call(self, node: OpNode, layout: _Layout) -> tuple[Call, list[int]]:
+        """A call with references inside lists or among the keywords."""
+        function = layout.function
+        assert function is not None
+        used = [self.slots[r.name] for v in node.arguments.values() for r in references(v)]
+        builders = [self._builder(node.arguments[name]) for name in layout.positional]
+        named = {name: self._builder(node.arguments[name]) for name in layout.keywords}
         if not named:
-            return lambda env: function(*[build(env) for build in builders])
-        return lambda env: function(
-            *[build(env) for build in builders],
-            **{name: build(env) for name, build in named.items()},
+            return lambda env: function(*[build(env) for build in builders]), used
+        return (
+            lambda env: function(
+                *[build(env) for build in builders],
+                **{name: build(env) for name, build in named.items()},
+            ),
+            used,
         )
 
     def _builder(self, value: Value) -> Call:

@@ -118,6 +118,8 @@ def _some(names: Iterable[str]) -> str:
 
 def needed_weights(ir: IR) -> list[TensorMeta]:
     """The weights that some node or output of the IR reads."""
+    if not ir.weights:
+        return []
     used = {ref.name for node in ir.nodes for v in node.arguments.values() for ref in references(v)}
     used.update(meta.name for meta in ir.graph_outputs)
     used.update(mutation.value for mutation in ir.mutations)
