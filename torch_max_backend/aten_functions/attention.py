@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 
 import torch
-from max.dtype import DType
 from max.graph import Shape, TensorType, ops
 
 from torch_max_backend import constants, mojo_kernels, promotion, shapes
@@ -17,7 +16,7 @@ from torch_max_backend.aten_functions.activation import aten_gelu, aten_relu
 from torch_max_backend.aten_functions.matmul import aten_linear
 from torch_max_backend.aten_functions.reduction import extremum, total
 from torch_max_backend.registry import map_to
-from torch_max_backend.types import CallInfo, MaxTensor, Size
+from torch_max_backend.types import CallInfo, MaxTensor
 
 aten = torch.ops.aten
 
@@ -33,14 +32,11 @@ def _factor(query: MaxTensor, scale: float | None) -> MaxTensor:
     return ops.rsqrt(constants.scalar(width, dtype, query.device))
 
 
-def _causal_mask(queries: Size, keys: Size, like: MaxTensor) -> MaxTensor:
+def _causal_mask(query: MaxTensor, key: MaxTensor) -> MaxTensor:
     """[queries, keys] of 0 and -inf: a query sees the keys up to its own place."""
-    rows, columns = (
-        ops.range(0, n, 1, out_dim=n, dtype=DType.int32, device=like.device)
-        for n in (queries, keys)
-    )
-    visible = rows.reshape([queries, 1]) >= columns.reshape([1, keys])
-    return _additive(visible, promotion.dtype_of(like))
+    element = ops.slice_tensor(query, [slice(0, 1)] * len(query.shape)).reshape([1])
+    outputs = [(promotion.dtype_of(query), [query.shape[-2], key.shape[-2]])]
+    return mojo_kernels.call("tmb_causal_mask", [element], outputs)[0]
 
 
 def _additive(mask: MaxTensor, dtype: torch.dtype) -> MaxTensor:
@@ -55,7 +51,7 @@ def _mask(
     query: MaxTensor, key: MaxTensor, attn_mask: MaxTensor | None, is_causal: bool
 ) -> MaxTensor | None:
     if is_causal:
-        return _causal_mask(shapes.size(query.shape[-2]), shapes.size(key.shape[-2]), query)
+        return _causal_mask(query, key)
     if attn_mask is None:
         return None
     return _additive(attn_mask, promotion.dtype_of(query))

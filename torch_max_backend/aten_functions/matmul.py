@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from max.graph import ops
 
-from torch_max_backend import constants, promotion
+from torch_max_backend import constants, promotion, shapes
 from torch_max_backend.registry import map_to
 from torch_max_backend.types import MaxTensor, Scalar
 
@@ -85,9 +85,9 @@ def aten_dot(self: MaxTensor, tensor: MaxTensor) -> MaxTensor:
 @map_to(aten.linear)
 def aten_linear(input: MaxTensor, weight: MaxTensor, bias: MaxTensor | None = None) -> MaxTensor:
     # One product of two matrices, whatever the rank of the input.
-    *leading, features = input.shape
+    *leading, features = shapes.sizes(input)
     across = weight if len(weight.shape) == 1 else ops.permute(weight, [1, 0])
-    product = input.reshape([-1, features]) @ across
+    product = input.reshape([shapes.numel(leading), features]) @ across
     if bias is not None:
         product = product + bias
     return product.reshape([*leading, *weight.shape[:-1]])

@@ -101,10 +101,11 @@ def aten__native_batch_norm_legit_functional(
     rstd = _inverse_deviation(squares / number, eps)
     output = _affine((values - mean) * rstd, weight, bias)
     mean, rstd, squares = (x.reshape(channels) for x in (mean, rstd, squares))
-    one = constants.scalar(1, dtype, input.device)
+    # Not number - 1: MAX folds constants by compiling and running a program of its own.
+    freedom = constants.scalar(count(input, dims) - 1, dtype, input.device)
     kept, share = (constants.scalar(x, dtype, input.device) for x in (1 - momentum, momentum))
     new_mean = promotion.cast(running_mean, dtype) * kept + mean * share
-    new_var = promotion.cast(running_var, dtype) * kept + squares / (number - one) * share
+    new_var = promotion.cast(running_var, dtype) * kept + squares / freedom * share
     return _as_told([output, mean, rstd, new_mean, new_var], call)
 
 

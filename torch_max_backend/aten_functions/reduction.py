@@ -113,8 +113,9 @@ def _truth(
     # A list without dims is taken at its word here, unlike in sum: nothing is reduced.
     dims = [] if dim == [] else _dims(self, dim)
     if dims and count(self, dims) == 0:
-        truth = constants.full(call.output.shape, reduce is ops.min, torch.bool, self.device)
-    elif dims:
+        identity = reduce is ops.min
+        return constants.full(call.output.shape, identity, call.output.dtype, self.device)
+    if dims:
         shape = shapes.reduced_shape(self, dims, keepdim)
         truth = reduce(shapes.fold(truth, dims), axis=1).reshape(shape)
     return promotion.cast(truth, call.output.dtype)  # uint8 in, uint8 out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from max.dtype import DType
 from max.graph import Dim, ops
 
 from torch_max_backend import constants, mojo_kernels, promotion, shapes
@@ -53,12 +54,20 @@ def aten_bucketize(
     return _search(boundaries, self, out_int32, right)
 
 
+def _numbers(n: Size, step: Size, like: MaxTensor) -> MaxTensor:
+    """0, step, 2 * step, ... as int64 of [n]."""
+    n, step = shapes.size(n), shapes.size(step)
+    if isinstance(n, int) and isinstance(step, int):
+        # Not ops.range: MAX folds constants by compiling and running a program of its own.
+        return constants.constant(torch.arange(n) * step, torch.int64, like.device)
+    return ops.range(0, n * step, step, out_dim=n, dtype=DType.int64, device=like.device)
+
+
 def _pick(lines: MaxTensor, place: Size | MaxTensor) -> MaxTensor:
     """The element of each line of [outer, n, inner] at `place`, as [outer, 1, inner]."""
     if isinstance(place, MaxTensor):
         n = lines.shape[1]
-        places = ops.range(0, n, 1, out_dim=n, dtype=place.dtype, device=lines.device)
-        chosen = ops.equal(places.reshape([1, n, 1]), place)
+        chosen = ops.equal(_numbers(n, 1, lines).reshape([1, n, 1]), place)
         zero = constants.scalar(0, promotion.dtype_of(lines), lines.device)
         return ops.sum(ops.where(chosen, lines, zero), axis=1)
     return lines[:, place : place + 1, :]
@@ -169,8 +178,8 @@ def aten_searchsorted(
     if sorter is not None:
         n = sorted_sequence.shape[-1]
         rows = shapes.numel(shapes.sizes(sorted_sequence)[:-1])
-        starts = ops.range(0, rows * n, n, out_dim=rows, dtype=sorter.dtype, device=sorter.device)
-        flat = sorter.reshape([rows, n]) + starts.reshape([rows, 1])
+        starts = _numbers(rows, n, sorter)
+        flat = promotion.cast(sorter, torch.int64).reshape([rows, n]) + starts.reshape([rows, 1])
         elements = sorted_sequence.reshape([rows * n])
         sorted_sequence = ops.gather(elements, flat, axis=0).reshape(sorted_sequence.shape)
     return _search(sorted_sequence, self, out_int32, right or side == "right")

@@ -1,3 +1,4 @@
+from .attention import *
 from .pointwise import *
 from .pointwise_binary import *
 from .pooling import *
