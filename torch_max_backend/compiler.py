@@ -18,6 +18,7 @@ from torch.export.exported_program import _override_composite_implicit_decomp
 from torch_max_backend import flags, graph_builder, profiling, stats
 from torch_max_backend.compiled_graph import CompiledGraph, Kind
 from torch_max_backend.engine import ENGINE, kernel_packages
+from torch_max_backend.folding import fold_constants
 from torch_max_backend.fx_importer import import_fx
 from torch_max_backend.registry import decomposition_table, preserved_composites
 from torch_max_backend.weights import pack_weights
@@ -50,7 +51,7 @@ def max_backend(
     def compiler(kind: Kind) -> Callable[..., CompiledGraph]:
         def compile_graph(graph: fx.GraphModule, inputs: Sequence[Any]) -> CompiledGraph:
             profiling.show_graph(graph, kind.value)
-            program = import_fx(graph, _static_inputs(kind))
+            program = fold_constants(import_fx(graph, _static_inputs(kind)))
             graph_builder.check_supported(program)
             if kind is Kind.INFERENCE and chosen.pack_weights:
                 program = pack_weights(program)

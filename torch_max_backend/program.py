@@ -7,7 +7,7 @@ equal graphs are compiled once, ever.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Union
 
@@ -197,3 +197,14 @@ def map_refs(value: Any, function: Callable[[Ref], Any]) -> Any:
     if isinstance(value, dict):
         return {key: map_refs(item, function) for key, item in value.items()}
     return value
+
+
+def live_calls(calls: Sequence[Call], outputs: Sequence[Output]) -> list[Call]:
+    """`calls` without those whose results nobody reads (a pass took their readers away)."""
+    read = {output.ref.name for output in outputs if isinstance(output, TensorOutput)}
+    alive = []
+    for call in reversed(calls):
+        if call.name in read:
+            map_refs((call.args, call.kwargs), lambda ref: read.add(ref.name))
+            alive.append(call)
+    return alive[::-1]

@@ -18,7 +18,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import platform
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -32,7 +31,7 @@ from torch_max_backend.program import (
     Ref,
     TensorInput,
     TensorSpec,
-    map_refs,
+    live_calls,
 )
 
 _LIBRARY = torch.library.Library("torch_max_backend", "FRAGMENT")
@@ -157,7 +156,7 @@ def pack_weights(program: Program) -> Program:
     if not packed:
         return program
     return dataclasses.replace(
-        program, calls=_without_dead(calls, program), packed=list(packed.values())
+        program, calls=live_calls(calls, program.outputs), packed=list(packed.values())
     )
 
 
@@ -218,23 +217,3 @@ def _packed_calls(
         product,
         dataclasses.replace(call, op=aten.add.Tensor, args=(Ref(product.name), bias), kwargs={}),
     ]
-
-
-def _without_dead(calls: list[Call], program: Program) -> list[Call]:
-    """`calls` without those whose results nobody reads any more (the transposes)."""
-    uses: Counter[str] = Counter()
-
-    def use(ref: Ref) -> None:
-        uses[ref.name] += 1
-
-    for output in program.outputs:
-        ref = getattr(output, "ref", None)
-        if ref is not None:
-            use(ref)
-    alive = []
-    for call in reversed(calls):
-        if _is_transpose(call) and not uses[call.name]:
-            continue
-        map_refs((call.args, call.kwargs), use)
-        alive.append(call)
-    return alive[::-1]

@@ -1,0 +1,58 @@
+"""Constant folding: what depends on no argument is computed while compiling, and only that."""
+
+from __future__ import annotations
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from torch_max_backend.folding import fold_constants
+from torch_max_backend.fx_importer import import_fx
+from torch_max_backend.program import Program
+
+
+def program(function, *args: torch.Tensor) -> Program:
+    return fold_constants(import_fx(make_fx(function, tracing_mode="fake")(*args)))
+
+
+def names(folded: Program) -> list[str]:
+    return [str(call.op) for call in folded.calls]
+
+
+def outputs(function):
+    return lambda *args: [function(*args)]
+
+
+def test_a_mask_is_computed_once() -> None:
+    def attend(x):
+        row = torch.arange(4).unsqueeze(1)
+        return torch.where(row >= torch.arange(4), x, 0.0)
+
+    folded = program(outputs(attend), torch.randn(4, 4))
+    assert [tuple(value.shape) for value in folded.captured] == [(4, 4)]
+    torch.testing.assert_close(folded.captured[0], torch.ones(4, 4).tril().bool())
+    assert "aten.arange.default" not in names(folded)
+
+
+def test_a_number_stays_a_constant_of_the_graph() -> None:
+    folded = program(outputs(lambda x: x + torch.full((4,), 2.0)), torch.randn(4))
+    assert not folded.captured and "aten.full.default" in names(folded)
+
+
+def test_random_numbers_are_not_constants() -> None:
+    folded = program(outputs(lambda x: x + torch.rand(4) * 2), torch.randn(4))
+    assert not folded.captured and "aten.rand.default" in names(folded)
+
+
+def test_uninitialised_memory_is_not_a_constant() -> None:
+    folded = program(outputs(lambda x: x + torch.empty(4).fill_(1)), torch.randn(4))
+    assert not folded.captured
+
+
+def test_a_constant_result_is_returned() -> None:
+    folded = program(lambda x: [x + 1, torch.arange(3) * 2], torch.randn(4))
+    torch.testing.assert_close(folded.captured[0], torch.tensor([0, 2, 4]))
+
+
+def test_what_depends_on_an_argument_stays() -> None:
+    folded = program(outputs(lambda x: (x + 1) * 2), torch.randn(4))
+    assert not folded.captured and len(folded.calls) == 2

@@ -1,0 +1,127 @@
+"""Constant folding: what depends on no argument is computed once, by PyTorch, while compiling.
+
+Position ids, causal masks, rotary frequencies: models compute them from `arange` at every call. MAX
+folds such expressions too, but it compiles and runs a program for each, 10 s apiece. Here they
+become tensors that the program holds (`Program.captured`), so the artifact stays free of values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from torch_max_backend.program import (
+    Call,
+    Program,
+    Ref,
+    Sym,
+    TensorInput,
+    TensorOutput,
+    TensorSpec,
+    live_calls,
+    map_refs,
+)
+
+aten = torch.ops.aten
+
+# A broadcast of one number costs MAX nothing, and a kernel that knows the number is the faster one.
+_CHEAP = {
+    aten.full.default,
+    aten.scalar_tensor.default,
+    aten.zeros.default,
+    aten.ones.default,
+    aten.lift_fresh_copy.default,
+}
+_LIMIT = 64 * 1024 * 1024
+"""Bytes that folded tensors may take in one program."""
+
+
+def fold_constants(program: Program) -> Program:
+    """`program` without the calls that depend on nothing but constants."""
+    constant = _constant_calls(program)
+    wanted = [name for name in _read_by_others(program, constant) if _worth(constant, name)]
+    if not wanted:
+        return program
+    values = _evaluate(program, constant, wanted)
+    if sum(value.nbytes for value in values.values()) > _LIMIT:
+        return program
+    inputs = [TensorInput(name, _spec(constant[name]), static=True) for name in values]
+    calls = [call for call in program.calls if call.name not in values]
+    return dataclasses.replace(
+        program,
+        inputs=[*program.inputs, *inputs],
+        calls=live_calls(calls, program.outputs),
+        captured=[*program.captured, *values.values()],
+    )
+
+
+def _constant_calls(program: Program) -> dict[str, Call]:
+    constant: dict[str, Call] = {}
+    for call in program.calls:
+        foreign = False
+
+        def look(ref: Ref) -> None:
+            nonlocal foreign
+            foreign |= ref.name not in constant or ref.index is not None
+
+        map_refs((call.args, call.kwargs), look)
+        symbolic = _has_symbol((call.args, call.kwargs)) or any(
+            spec is None or not all(isinstance(size, int) for size in spec.shape)
+            for spec in call.outputs
+        )
+        random = torch.Tag.nondeterministic_seeded in call.op.tags
+        if call.single and not (foreign or symbolic or random or "empty" in str(call.op)):
+            constant[call.name] = call
+    return constant
+
+
+def _has_symbol(value: object) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_symbol, value))
+    if isinstance(value, dict):
+        return any(map(_has_symbol, value.values()))
+    return isinstance(value, Sym)
+
+
+def _read_by_others(program: Program, constant: dict[str, Call]) -> list[str]:
+    """Constant calls whose result some other call or an output reads."""
+    read: dict[str, None] = {}
+
+    def look(ref: Ref) -> None:
+        if ref.name in constant:
+            read[ref.name] = None
+
+    for call in program.calls:
+        if call.name not in constant:
+            map_refs((call.args, call.kwargs), look)
+    for output in program.outputs:
+        if isinstance(output, TensorOutput):
+            look(output.ref)
+    return list(read)
+
+
+def _worth(constant: dict[str, Call], name: str) -> bool:
+    call = constant[name]
+    return call.op not in _CHEAP and 0 not in _spec(call).shape
+
+
+def _spec(call: Call) -> TensorSpec:
+    spec = call.outputs[0]
+    assert spec is not None
+    return spec
+
+
+def _evaluate(
+    program: Program, constant: dict[str, Call], wanted: list[str]
+) -> dict[str, torch.Tensor]:
+    values: dict[str, torch.Tensor] = {}
+    # AOTAutograd calls us under its fake-tensor mode; these are real.
+    with _disable_current_modes(), torch.no_grad():
+        for call in program.calls:
+            if call.name in constant:
+                args = map_refs(call.args, lambda ref: values[ref.name])
+                kwargs = map_refs(call.kwargs, lambda ref: values[ref.name])
+                values[call.name] = call.op(*args, **kwargs)
+        return {name: values[name].contiguous() for name in wanted}
