@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 from max.dtype import DType
-from max.graph import Graph, TensorType, TensorValue, ops
+from max.graph import TensorType, TensorValue, ops
 
 from torch_max_backend import flags, shapes
 from torch_max_backend.devices import max_dtype
@@ -80,8 +80,3 @@ def call(
     types = [TensorType(max_dtype(dtype), list(shape), device) for dtype, shape in outputs]
     results = ops.custom(name, device, list(inputs), types, parameters=parameters)
     return [result.tensor for result in results]
-
-
-def available(name: str) -> bool:
-    """Whether the graph being built knows a kernel of this name."""
-    return name in Graph.current._kernel_library
