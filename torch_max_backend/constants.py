@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 import torch
-from max.graph import DeviceRef, Dim, Graph, ops
+from max.graph import DeviceRef, Dim, Graph, TensorType, ops
 
 from torch_max_backend.devices import max_dtype
 from torch_max_backend.types import MaxTensor, Scalar, Size
@@ -47,7 +47,12 @@ def full(
 
 
 def iota(length: Size, device: DeviceRef, dtype: torch.dtype = torch.int64) -> MaxTensor:
-    """0, 1, ... length - 1, made where it is read: no memory of its own in the compiled graph."""
+    """0, 1, ... length - 1."""
     if length == 0:
         return full([0], 0, dtype, device)
-    return ops.range(0, length, 1, out_dim=length, dtype=max_dtype(dtype), device=device)
+    like = next((value.tensor for value in Graph.current.inputs), None)
+    if like is None:  # a graph of constants only: MAX folds it, whatever we write
+        return ops.range(0, length, 1, out_dim=length, dtype=max_dtype(dtype), device=device)
+    # Not ops.range: MAX folds expressions of constants by compiling and running a program each.
+    out_type = TensorType(max_dtype(dtype), [length], device)
+    return ops.custom("tmb_iota", device, [like.to(device)], [out_type])[0].tensor

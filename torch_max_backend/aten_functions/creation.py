@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -68,6 +67,10 @@ def aten_arange(
     call: CallInfo,
 ) -> MaxTensor:
     length, result = call.output.shape[0], call.output.dtype
+    if not (isinstance(start, Dim) or isinstance(end, Dim) or isinstance(step, Dim)):
+        # A constant, in PyTorch's own rounding.
+        counted = torch.arange(start, end, step, dtype=result)
+        return constants.constant(counted, result, call.device)
     fractional = isinstance(start, float) or isinstance(step, float) or result.is_floating_point
     # PyTorch computes start + i * step in double, or in int64 for ints.
     working = torch.float64 if fractional and result.is_floating_point else torch.int64
@@ -95,6 +98,9 @@ def aten_eye(
     call: CallInfo,
 ) -> MaxTensor:
     rows, columns = call.output.shape
+    if isinstance(rows, int) and isinstance(columns, int):
+        identity = torch.eye(rows, columns, dtype=call.output.dtype)
+        return constants.constant(identity, call.output.dtype, call.device)
     row = ops.reshape(constants.iota(rows, call.device), [rows, 1])
     column = ops.reshape(constants.iota(columns, call.device), [1, columns])
     return promotion.cast(ops.equal(row, column), call.output.dtype)
@@ -105,7 +111,9 @@ def aten_eye(
 @map_to(aten.fill, needs_call=True)
 def aten_fill(self: MaxTensor, value: Scalar | Dim | MaxTensor, *, call: CallInfo) -> MaxTensor:
     number = promotion.as_tensor(value, call.output.dtype, call.device)
-    return shapes.broadcast_to(ops.reshape(number, []), call.output.shape)
+    if number.shape:  # one element of any rank
+        number = ops.reshape(number, [])
+    return shapes.broadcast_to(number, call.output.shape)
 
 
 # full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
@@ -155,10 +163,12 @@ def aten_linspace(
     length, result = call.output.shape[0], call.output.dtype
     if length in (0, 1):
         return constants.full([length], start, result, call.device)
-    if not result.is_floating_point:  # of ints, PyTorch's own truncation
-        static = [shapes.static_size(v, "linspace of ints") for v in (length, *_ints(start, end))]
-        values = torch.linspace(static[1], static[2], static[0], dtype=result)
-        return constants.constant(values, result, call.device)
+    if not isinstance(length, Dim) and not isinstance(start, Dim) and not isinstance(end, Dim):
+        return constants.constant(
+            torch.linspace(start, end, length, dtype=result), result, call.device
+        )
+    if not result.is_floating_point:  # PyTorch's own truncation
+        raise shapes.SymbolicSizeError("linspace of ints needs static bounds and length on MAX")
     # As PyTorch does, from the start up to the middle and from the end down to it.
     index = constants.iota(length, call.device)
     first, final = (constants.scalar(v, torch.float64, call.device) for v in (start, end))
@@ -168,10 +178,6 @@ def aten_linspace(
     down = final - promotion.cast(last - index, torch.float64) * step
     late = ops.greater_equal(index + index, ops.broadcast_to(last, [length]))
     return promotion.cast(ops.where(late, down, up), result)
-
-
-def _ints(*values: Scalar | Dim) -> list[Size]:
-    return [v if isinstance(v, Dim) else math.trunc(v) for v in values]
 
 
 # new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor

@@ -1,4 +1,5 @@
 from .attention import *
+from .creation import *
 from .pointwise import *
 from .pointwise_binary import *
 from .pooling import *
