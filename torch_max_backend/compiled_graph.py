@@ -32,8 +32,6 @@ class Kind(Enum):
 class CompiledGraph:
     """Runs on PyTorch while it waits, on MAX once it is compiled."""
 
-    _boxed_call = True  # AOTAutograd: takes one list and may empty it
-
     def __init__(
         self,
         program: Program,
@@ -42,6 +40,9 @@ class CompiledGraph:
         what: str = "",
         kind: Kind = Kind.INFERENCE,
     ) -> None:
+        # AOTAutograd: takes one list and may empty it. Of the instance, because Dynamo's wrapper of
+        # a backward copies just those attributes.
+        self._boxed_call = True
         self.program = program
         self.kernels = tuple(kernels)
         self.what = what

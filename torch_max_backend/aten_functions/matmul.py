@@ -57,7 +57,7 @@ def aten_addmm(
 def aten_addmv(
     self: MaxTensor, mat: MaxTensor, vec: MaxTensor, *, beta: Scalar = 1, alpha: Scalar = 1
 ) -> MaxTensor:
-    return _add(self, mat @ vec, beta, alpha)
+    return _add(self, aten_mv(mat, vec), beta, alpha)
 
 
 # baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
@@ -108,7 +108,9 @@ def aten_mm(self: MaxTensor, mat2: MaxTensor) -> MaxTensor:
 # mv(Tensor self, Tensor vec) -> Tensor
 @map_to(aten.mv)
 def aten_mv(self: MaxTensor, vec: MaxTensor) -> MaxTensor:
-    return self @ vec
+    # A product of two matrices: MAX's matrix-vector product of no columns is not 0, but undefined.
+    column = vec.reshape([vec.shape[0], 1])
+    return (self @ column).reshape([self.shape[0]])
 
 
 # vdot(Tensor self, Tensor other) -> Tensor

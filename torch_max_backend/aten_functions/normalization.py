@@ -194,17 +194,15 @@ def aten_native_group_norm(
     channels = shapes.static_size(C, "native_group_norm's number of channels")
     values = promotion.opmath(input)
     groups = values.reshape([N, group, shapes.numel([channels // group, HxW])])
-    mean = rstd = None
-    if call.used_outputs == {0} and _fits_layer_norm(groups.shape[2], eps):
-        normal = _plain_layer_norm(groups, eps)
-    else:
-        mean, rstd = _statistics(groups, [2], eps)
-        normal = (groups - mean) * rstd
-        mean, rstd = (
-            promotion.cast(stat.reshape([N, group]), meta.dtype)
-            for stat, meta in zip((mean, rstd), call.outputs[1:], strict=True)
-            if meta is not None
-        )
+    # Not MAX's layer norm over the groups: its epilogue through the reshape below reads the scale of
+    # one channel for a whole vector, also where the vector crosses into the next channel.
+    mean, rstd = _statistics(groups, [2], eps)
+    normal = (groups - mean) * rstd
+    mean, rstd = (
+        promotion.cast(stat.reshape([N, group]), meta.dtype)
+        for stat, meta in zip((mean, rstd), call.outputs[1:], strict=True)
+        if meta is not None
+    )
     output = _affine(normal.reshape(input.shape), weight, bias)
     return promotion.cast(output, promotion.dtype_of(input)), mean, rstd
 
@@ -217,7 +215,11 @@ def _fits_layer_norm(size: Size | Dim, eps: float) -> bool:
 
 def _plain_layer_norm(values: MaxTensor, eps: float) -> MaxTensor:
     dtype = promotion.dtype_of(values)
-    ones, zeros = (constants.full([values.shape[-1]], x, dtype, values.device) for x in (1, 0))
+    # Not a broadcast number: the kernel reads scale and offset as whole vectors.
+    length = shapes.static_size(values.shape[-1], "a plain layer norm")
+    ones, zeros = (
+        constants.constant(torch.full([length], float(x)), dtype, values.device) for x in (1, 0)
+    )
     return ops.layer_norm(values, ones, zeros, eps)
 
 
