@@ -93,7 +93,7 @@ EXTREMES = [
     89.2,
     -89.2,
     130,
-    710,
+    705,  # PyTorch's vector cosh and sinh of float64 overflow at 710, its scalar ones do not
     1e30,
     -1e30,
 ]

@@ -213,16 +213,6 @@ def _fits_layer_norm(size: Size | Dim, eps: float) -> bool:
     return eps > 0 and isinstance(size, int) and size > 0
 
 
-def _plain_layer_norm(values: MaxTensor, eps: float) -> MaxTensor:
-    dtype = promotion.dtype_of(values)
-    # Not a broadcast number: the kernel reads scale and offset as whole vectors.
-    length = shapes.static_size(values.shape[-1], "a plain layer norm")
-    ones, zeros = (
-        constants.constant(torch.full([length], float(x)), dtype, values.device) for x in (1, 0)
-    )
-    return ops.layer_norm(values, ones, zeros, eps)
-
-
 # native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)
 @map_to(aten.native_layer_norm, needs_call=True)
 def aten_native_layer_norm(
