@@ -156,6 +156,8 @@ def preserved_composites() -> list[OpOverload]:
 def _is_composite(op: OpOverload) -> bool:
     from torch._decomp import _should_decompose_because_unsafe_op
 
+    if not torch._C._dispatch_has_kernel(op.name()):
+        return False  # an overload of TorchScript's, on numbers
     schema = op._schema
     functional = not schema.is_mutable and not any(a.alias_info for a in schema.arguments)
     composite = torch._C._dispatch_has_kernel_for_dispatch_key(
