@@ -17,6 +17,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from max import driver, engine
+from max._mlir_context import in_default_mlir_context
 from max.engine import CompilationStopped, InferenceSession, Model
 from max.graph import Module
 
@@ -53,6 +54,7 @@ class Engine:
         ]
         return InferenceSession(devices=[*devices, driver.CPU()])
 
+    @in_default_mlir_context  # entered for the main thread only, and users have others
     def submit(self, graph: CompiledGraph, *, lower: bool = True) -> None:
         """Queue a graph. With `lower`, errors of its own lowerings are raised here and now."""
         stats.count("graphs")
@@ -130,6 +132,7 @@ class Engine:
             if last:
                 self.flush()
 
+    @in_default_mlir_context
     def flush(self, timeout: float | None = None) -> None:
         """Compile everything that waits, and wait for compiles of other threads."""
         if not self._compiling.acquire(timeout=-1 if timeout is None else timeout):
