@@ -54,7 +54,7 @@ def convert_exported_program(program: ExportedProgram, model_name: str = "") -> 
     >>> [node.op_type for node in convert_exported_program(program).nodes]
     ['aten.relu.default']
     """
-    return _ProgramConverter(functionalize(program, rewrite=False), model_name).convert()
+    return _ProgramConverter(functionalize(program), model_name).convert()
 
 
 class _GraphConverter:

@@ -19,6 +19,7 @@ import torch.utils._pytree as pytree
 from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from torch_ir.errors import ExportError
@@ -165,12 +166,17 @@ def export_model(
     context = contextlib.nullcontext() if mode is None else tracing(TracingContext(mode))
     with _without_weights(model, _StandIns(mode)) as real:
         try:
-            with _quiet(), paused_gc():
+            # Passes of torch.export generate code that nothing runs; lazily, it is never written.
+            with _quiet(), paused_gc(), _use_lazy_graph_module(True):
                 with context, torch.no_grad():
                     program = torch.export.export(
                         model, args, keywords, dynamic_shapes=dynamic_shapes, strict=strict
                     )
-                program = program.run_decompositions() if decompose else functionalize(program)
+                program = (
+                    program.run_decompositions()
+                    if decompose
+                    else functionalize(program, in_place=True)
+                )
         except Exception as error:
             raise ExportError(_explain(model, error)) from error
     _restore_state(program, real)

@@ -11,6 +11,7 @@ What the model leaves behind in buffers and inputs becomes mutation outputs of t
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 from typing import Any
@@ -274,16 +275,18 @@ def _subgraphs_write(ep: ExportedProgram) -> bool:
     )
 
 
-def functionalize(ep: ExportedProgram, *, rewrite: bool = True) -> ExportedProgram:
-    """The program without in-place ops. With `rewrite`, rule 2 may change `ep` itself."""
+def functionalize(ep: ExportedProgram, *, in_place: bool = False) -> ExportedProgram:
+    """The program without in-place ops; with `in_place`, `ep` itself may be changed for it."""
     nodes = [node for node in ep.graph.nodes if node.op == "call_function"]
-    writers = [node for node in nodes if _writes(node.target)]
     hidden = any(_writes_hidden(node) for node in nodes) or _subgraphs_write(ep)
-    if not writers and not hidden:
+    if not hidden and not any(_writes(node.target) for node in nodes):
         return ep
-    if rewrite:
-        _drop_idle_dropout(ep)
-    if rewrite and not hidden:
+    if not in_place:
+        signature = copy.deepcopy(ep.graph_signature)
+        ep = ep._update(copy.deepcopy(ep.graph_module), signature)
+    _drop_idle_dropout(ep)
+    if not hidden:
+        writers = [n for n in ep.graph.nodes if n.op == "call_function" and _writes(n.target)]
         rewritten = _rewrite(ep, writers)
         if rewritten is not None:
             return rewritten

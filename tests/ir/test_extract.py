@@ -501,6 +501,16 @@ def test_a_program_exported_by_hand(tmp_path: Path) -> None:
     assert verify_ir_with_state_dict(ir, model.state_dict(), model, (X,))[0]
 
 
+@pytest.mark.parametrize("function", [_through_a_no_op, _through_a_hidden_view, _twice])
+def test_a_program_exported_by_hand_with_in_place_ops(function: Any) -> None:
+    model = Calls(function)
+    program = torch.export.export(model, (X,))
+    code = program.graph_module.code
+    ir = convert_exported_program(program)
+    assert program.graph_module.code == code, "the caller's program is as it was"
+    assert no_writes(ir) and torch.equal(execute_ir(ir, (X,)), model(X.clone()))
+
+
 def test_extraction_reads_no_weights_and_leaves_the_model_alone() -> None:
     model = nn.Sequential(nn.Linear(6, 4), nn.LSTM(4, 3))
     before = {key: (id(t), t.clone()) for key, t in model.named_parameters()}
