@@ -47,8 +47,9 @@ class CompiledGraph:
         self.kernels = tuple(kernels)
         self.what = what
         self.kind = kind
-        self.key = program.key(fingerprint.context(program, kernels))
-        self.portable = graph_builder.uses_only_builtin_lowerings(program)
+        self.lowerings = graph_builder.lowerings(program)
+        self.key = program.key(fingerprint.context(self.lowerings, kernels))
+        self.portable = all(entry.builtin for entry in self.lowerings.values())
         """Another process may find it: its key holds nothing of this process alone."""
         self.error: MaxCompilerError | None = None
         self.model: Model | None = None

@@ -254,7 +254,9 @@ class Engine:
             start = time.perf_counter()
             module = Module()
             built = [
-                graph_builder.build(graph.program, module, f"graph{index}", graph.kernels)
+                graph_builder.build(
+                    graph.program, graph.lowerings, module, f"graph{index}", graph.kernels
+                )
                 for index, graph in enumerate(graphs)
             ]
             # Constants live as long as their Graph, and MAX reads them while compiling.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from torch_max_backend.program import Program
-from torch_max_backend.registry import MAPPING_TORCH_ATEN_TO_MAX
+from torch._ops import OpOverload
+
+from torch_max_backend.registry import Entry
 
 _PACKAGE = Path(__file__).parent
 
@@ -35,15 +36,12 @@ def machine() -> str:
     return f"{platform.machine()} {hashlib.sha256(str(sorted(lines)).encode()).hexdigest()[:16]}"
 
 
-def context(program: Program, kernels: Sequence[Path]) -> str:
+def context(lowerings: Mapping[OpOverload, Entry], kernels: Sequence[Path]) -> str:
     """The part of a graph's key that its own text does not tell.
 
     A user's lowering has no version: the function object stands for itself, in this process only.
     """
     own = [f"max {version('max')}", f"torch {version('torch')}", sources(), machine()]
     own += [path.name for path in kernels]
-    for call in program.calls:
-        entry = MAPPING_TORCH_ATEN_TO_MAX.lookup(call.op)
-        if entry is not None and not entry.builtin:
-            own.append(f"{call.op} by {id(entry.lowering)}")
+    own += [f"{op} by {id(e.lowering)}" for op, e in lowerings.items() if not e.builtin]
     return "\n".join(own)

@@ -14,6 +14,7 @@ from typing import Any
 import sympy
 from max.dtype import DType
 from max.graph import DeviceRef, Dim, Graph, Module, TensorType, TensorValue, ops
+from torch._ops import OpOverload
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_max_backend import shapes
@@ -32,7 +33,7 @@ from torch_max_backend.program import (
     TensorSpec,
     map_refs,
 )
-from torch_max_backend.registry import MAPPING_TORCH_ATEN_TO_MAX
+from torch_max_backend.registry import MAPPING_TORCH_ATEN_TO_MAX, Entry
 from torch_max_backend.types import CallInfo, OutputMeta
 
 
@@ -41,10 +42,14 @@ def unsupported_calls(program: Program) -> list[Call]:
     return [call for call in program.calls if MAPPING_TORCH_ATEN_TO_MAX.lookup(call.op) is None]
 
 
-def uses_only_builtin_lowerings(program: Program) -> bool:
-    """Whether our own version identifies all that the graph is lowered with."""
-    entries = (MAPPING_TORCH_ATEN_TO_MAX.lookup(call.op) for call in program.calls)
-    return all(entry is not None and entry.builtin for entry in entries)
+Lowerings = dict[OpOverload, Entry]
+
+
+def lowerings(program: Program) -> Lowerings:
+    """The table's rows for the program's ops as they are now: a graph may be built later."""
+    check_supported(program)
+    found = ((call.op, MAPPING_TORCH_ATEN_TO_MAX.lookup(call.op)) for call in program.calls)
+    return {op: entry for op, entry in found if entry is not None}
 
 
 def check_supported(program: Program) -> None:
@@ -94,8 +99,10 @@ def _is_free_symbol(expr: SymSize, told: set[str]) -> bool:
     return isinstance(expr, sympy.Symbol) and expr.name not in told
 
 
-def build(program: Program, module: Module, name: str, kernels: Sequence[Path]) -> Graph:
-    """Lower `program` as the graph `name` of `module`."""
+def build(
+    program: Program, table: Lowerings, module: Module, name: str, kernels: Sequence[Path]
+) -> Graph:
+    """Lower `program` by `table` as the graph `name` of `module`."""
     taken = graph_inputs(program)
     types = [_input_type(item) for item in taken]
     # AOTAutograd calls us under its fake-tensor mode, but constants need real memory.
@@ -104,7 +111,7 @@ def build(program: Program, module: Module, name: str, kernels: Sequence[Path]) 
         Graph(name, input_types=types, module=module, custom_extensions=list(kernels)) as graph,
     ):
         values = [value.tensor for value in graph.inputs]
-        lowering = _Lowering(program, taken, values)
+        lowering = _Lowering(program, table, taken, values)
         for call in program.calls:
             lowering.run(call)
         graph.output(*lowering.results())
@@ -152,10 +159,12 @@ class _Lowering:
     def __init__(
         self,
         program: Program,
+        table: Lowerings,
         taken: Sequence[GraphInput],
         values: Sequence[TensorValue],
     ) -> None:
         self.program = program
+        self.table = table
         self.values: dict[str, Any] = {}
         names = itertools.chain(
             _told_symbols(program),
@@ -192,10 +201,7 @@ class _Lowering:
         return value
 
     def run(self, call: Call) -> None:
-        entry = MAPPING_TORCH_ATEN_TO_MAX.lookup(call.op)
-        if entry is None:
-            check_supported(self.program)
-            raise AssertionError(f"{call.op} lost its lowering while the graph was built")
+        entry = self.table[call.op]
         try:
             info = self._info(call)
             args, kwargs = self.resolve(call.args), self.resolve(call.kwargs)
