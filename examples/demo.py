@@ -28,7 +28,15 @@ STEPS = 30
 
 
 def small_gpt2() -> nn.Module:
-    config = GPT2Config(vocab_size=512, n_positions=64, n_embd=64, n_layer=2, n_head=4)
+    config = GPT2Config(
+        vocab_size=512,
+        n_positions=64,
+        n_embd=64,
+        n_layer=2,
+        n_head=4,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
     return GPT2LMHeadModel(config).eval()
 
 
@@ -81,7 +89,7 @@ def milliseconds(function: Callable[[], object], rounds: int = 20) -> float:
 
 
 def training_step(model: nn.Module) -> Callable[[torch.Tensor, torch.Tensor], float]:
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     compiled = torch.compile(model, backend=max_backend)
 
     def step(x: torch.Tensor, y: torch.Tensor) -> float:
