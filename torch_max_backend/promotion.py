@@ -98,13 +98,14 @@ def promote(*operands: Operand, to: torch.dtype | None = None) -> list[MaxTensor
 
 
 def elementwise(
-    *names: str, int_to_float: bool = False, wide: bool = False
+    *names: str, int_to_float: bool = False, wide: bool = False, rounded: bool = False
 ) -> Callable[[Lowering], Lowering]:
     """Decorate a pointwise lowering: promote its arguments `names` (default: `self`) together.
 
     With `int_to_float`, ints and bools are computed in the default float dtype, as PyTorch does
     for sqrt, exp, true division and the like. With `wide`, 16-bit floats are computed in float32
-    and the result is rounded once, again as PyTorch does. A named argument that is None stays None.
+    and the result is rounded once, again as PyTorch does; with `rounded`, numbers beside them are
+    rounded to 16 bits before. A named argument that is None stays None.
     """
     names = names or ("self",)
 
@@ -122,6 +123,8 @@ def elementwise(
             if int_to_float:
                 dtype = floating(dtype)
             computed = torch.float32 if wide and dtype in HALF else dtype
+            if rounded and computed is not dtype:
+                operands = [round_to(operand, dtype) for operand in operands]
             bound.arguments.update(zip(given, promote(*operands, to=computed), strict=True))
             result = lowering(*bound.args, **bound.kwargs)
             return result if computed is dtype else cast(result, dtype)
@@ -129,6 +132,15 @@ def elementwise(
         return promoted
 
     return decorate
+
+
+def round_to(operand: Operand, dtype: torch.dtype) -> Operand:
+    """`operand` rounded to `dtype`; a number stays a number, so that MAX has nothing to fold."""
+    if isinstance(operand, MaxTensor):
+        return cast(operand, dtype)
+    if isinstance(operand, Dim) or not dtype.is_floating_point:
+        return operand
+    return torch.tensor(operand, dtype=dtype).item()
 
 
 def opmath(tensor: MaxTensor) -> MaxTensor:

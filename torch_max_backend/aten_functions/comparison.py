@@ -12,12 +12,20 @@ from torch_max_backend.types import MaxTensor
 aten = torch.ops.aten
 
 
+def _reflexive(self: MaxTensor, other: MaxTensor) -> MaxTensor | None:
+    """Where both are one float tensor, and MAX would fold `x == x` to true: false for NaN."""
+    if self is other and self.dtype.is_float():
+        return ops.logical_not(ops.is_nan(self))
+    return None
+
+
 # eq.Tensor(Tensor self, Tensor other) -> Tensor
 # eq.Scalar(Tensor self, Scalar other) -> Tensor
 @map_to(aten.eq)
 @elementwise("self", "other")
 def aten_eq(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return ops.equal(self, other)
+    same = _reflexive(self, other)
+    return ops.equal(self, other) if same is None else same
 
 
 # ge.Tensor(Tensor self, Tensor other) -> Tensor
@@ -25,7 +33,8 @@ def aten_eq(self: MaxTensor, other: MaxTensor) -> MaxTensor:
 @map_to(aten.ge)
 @elementwise("self", "other")
 def aten_ge(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return ops.greater_equal(self, other)
+    same = _reflexive(self, other)
+    return ops.greater_equal(self, other) if same is None else same
 
 
 # gt.Tensor(Tensor self, Tensor other) -> Tensor
@@ -41,7 +50,8 @@ def aten_gt(self: MaxTensor, other: MaxTensor) -> MaxTensor:
 @map_to(aten.le)
 @elementwise("self", "other")
 def aten_le(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return ops.greater_equal(other, self)
+    same = _reflexive(self, other)
+    return ops.greater_equal(other, self) if same is None else same
 
 
 # lt.Tensor(Tensor self, Tensor other) -> Tensor
@@ -58,4 +68,4 @@ def aten_lt(self: MaxTensor, other: MaxTensor) -> MaxTensor:
 @elementwise("self", "other")
 def aten_ne(self: MaxTensor, other: MaxTensor) -> MaxTensor:
     # MAX's not_equal is false where an operand is NaN.
-    return ops.logical_not(ops.equal(self, other))
+    return ops.logical_not(aten_eq(self, other))

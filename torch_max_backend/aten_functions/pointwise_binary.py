@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import functools
+import math
 
 import torch
 from max.dtype import DType
 from max.graph import Dim, ops
 
 from torch_max_backend import constants, mojo_kernels, promotion
+from torch_max_backend.aten_functions.pointwise_unary import aten_neg
 from torch_max_backend.promotion import Operand, elementwise
 from torch_max_backend.registry import map_to
 from torch_max_backend.types import MaxTensor, Scalar
@@ -16,35 +17,28 @@ from torch_max_backend.types import MaxTensor, Scalar
 aten = torch.ops.aten
 
 
-# Numbers and 16-bit floats: PyTorch rounds the number to 16 bits for sums, remainders and powers
-# (`elementwise`, then `in_opmath`), and takes all its bits for products and quotients (`wide`).
+# Numbers beside 16-bit floats: PyTorch rounds them to 16 bits for sums, remainders and powers
+# (`rounded`), and takes all their bits for products and quotients.
 
 
+@elementwise("self", "other", wide=True, rounded=True)
 def _sum(
     combine: promotion.Lowering, self: MaxTensor, other: MaxTensor, alpha: Scalar | Dim
 ) -> MaxTensor:
-    if isinstance(alpha, (int, float)) and alpha == 1:
-        return promotion.in_opmath(combine, self, other)
-
-    def scaled(self: MaxTensor, other: MaxTensor, factor: MaxTensor) -> MaxTensor:
-        return combine(self, ops.mul(other, factor))
-
-    factor = constants.scalar(alpha, promotion.dtype_of(other), other.device)
-    return promotion.in_opmath(scaled, self, other, factor)
-
-
-def _in_opmath(kernel: str, self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return promotion.in_opmath(functools.partial(mojo_kernels.elementwise, kernel), self, other)
+    if not isinstance(alpha, (int, float)) or alpha != 1:
+        other = ops.mul(other, constants.scalar(alpha, promotion.dtype_of(other), other.device))
+    return combine(self, other)
 
 
 # add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
 # add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor
 @map_to(aten.add)
-@elementwise("self", "other")
-def aten_add(self: MaxTensor, other: MaxTensor, alpha: Scalar | Dim = 1) -> MaxTensor:
-    if self.dtype == DType.bool:  # MAX has no arithmetic of bools
-        return ops.logical_or(self, other) if alpha else self
-    return _sum(ops.add, self, other, alpha)
+def aten_add(self: Operand, other: Operand, alpha: Scalar | Dim = 1) -> MaxTensor:
+    dtype = promotion.result_dtype(self, other)
+    if dtype is torch.bool:  # MAX has no arithmetic of bools
+        left, right = promotion.promote(self, other)
+        return ops.logical_or(left, right) if alpha else left
+    return _sum(ops.add, self, other, promotion.round_to(alpha, dtype))
 
 
 # atan2(Tensor self, Tensor other) -> Tensor
@@ -94,9 +88,9 @@ def aten_floor_divide(self: MaxTensor, other: MaxTensor) -> MaxTensor:
 # fmod.Tensor(Tensor self, Tensor other) -> Tensor
 # fmod.Scalar(Tensor self, Scalar other) -> Tensor
 @map_to(aten.fmod)
-@elementwise("self", "other")
+@elementwise("self", "other", wide=True, rounded=True)
 def aten_fmod(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return _in_opmath("tmb_fmod", self, other)
+    return mojo_kernels.elementwise("tmb_fmod", self, other)
 
 
 # gcd(Tensor self, Tensor other) -> Tensor
@@ -126,11 +120,29 @@ def aten_lcm(self: MaxTensor, other: MaxTensor) -> MaxTensor:
 # mul.Tensor(Tensor self, Tensor other) -> Tensor
 # mul.Scalar(Tensor self, Scalar other) -> Tensor
 @map_to(aten.mul)
+def aten_mul(self: Operand, other: Operand) -> MaxTensor:
+    for tensor, number in ((self, other), (other, self)):
+        if isinstance(number, (int, float)) and number == 0 and isinstance(tensor, MaxTensor):
+            dtype = promotion.result_dtype(tensor, number)
+            if dtype.is_floating_point:
+                return _nothing_of(promotion.cast(tensor, dtype))
+    return _mul(self, other)
+
+
 @elementwise("self", "other", wide=True)
-def aten_mul(self: MaxTensor, other: MaxTensor) -> MaxTensor:
+def _mul(self: MaxTensor, other: MaxTensor) -> MaxTensor:
     if self.dtype == DType.bool:
         return ops.logical_and(self, other)
     return ops.mul(self, other)
+
+
+def _nothing_of(self: MaxTensor) -> MaxTensor:
+    # MAX folds x * 0 and x - x to 0, but of inf and NaN they are NaN.
+    zero, inf, nan = (
+        constants.scalar(value, promotion.dtype_of(self), self.device)
+        for value in (0.0, math.inf, math.nan)
+    )
+    return ops.where(ops.greater(inf, ops.abs(self)), zero, nan)
 
 
 # nextafter(Tensor self, Tensor other) -> Tensor
@@ -159,9 +171,9 @@ def _exp2(exponent: MaxTensor) -> MaxTensor:
     return mojo_kernels.elementwise("tmb_exp2", exponent)
 
 
-@elementwise("self", "exponent")
+@elementwise("self", "exponent", wide=True, rounded=True)
 def _pow(self: MaxTensor, exponent: MaxTensor) -> MaxTensor:
-    return _in_opmath("tmb_pow", self, exponent)
+    return mojo_kernels.elementwise("tmb_pow", self, exponent)
 
 
 def _power(self: Operand, dtype: torch.dtype, exponent: int | float) -> MaxTensor:
@@ -198,9 +210,9 @@ def _power(self: Operand, dtype: torch.dtype, exponent: int | float) -> MaxTenso
 # remainder.Scalar(Tensor self, Scalar other) -> Tensor
 # remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor
 @map_to(aten.remainder)
-@elementwise("self", "other")
+@elementwise("self", "other", wide=True, rounded=True)
 def aten_remainder(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return _in_opmath("tmb_remainder", self, other)
+    return mojo_kernels.elementwise("tmb_remainder", self, other)
 
 
 # special_xlog1py(Tensor self, Tensor other) -> Tensor
@@ -222,9 +234,17 @@ def _times_log(self: MaxTensor, other: MaxTensor, log: MaxTensor) -> MaxTensor:
 # sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
 # sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor
 @map_to(aten.sub)
-@elementwise("self", "other")
-def aten_sub(self: MaxTensor, other: MaxTensor, alpha: Scalar | Dim = 1) -> MaxTensor:
-    return _sum(ops.sub, self, other, alpha)
+def aten_sub(self: Operand, other: Operand, alpha: Scalar | Dim = 1) -> MaxTensor:
+    dtype = promotion.result_dtype(self, other)
+    if self is other and isinstance(self, MaxTensor) and dtype.is_floating_point and alpha == 1:
+        return _nothing_of(self)
+    combine = ops.sub if dtype.is_signed else _unsigned_sub
+    return _sum(combine, self, other, promotion.round_to(alpha, dtype))
+
+
+def _unsigned_sub(self: MaxTensor, other: MaxTensor) -> MaxTensor:
+    # MAX makes a negation out of 0 - x, and then refuses to negate unsigned ints.
+    return ops.add(self, aten_neg(other))
 
 
 # xlogy.Tensor(Tensor self, Tensor other) -> Tensor

@@ -142,8 +142,10 @@ def aten_isnan(self: MaxTensor) -> MaxTensor:
 # neg(Tensor self) -> Tensor
 @map_to(aten.neg)
 def aten_neg(self: MaxTensor) -> MaxTensor:
-    # MAX refuses unsigned ints; PyTorch wraps them around.
-    return ops.sub(_number(0, self), self) if _is_unsigned(self) else ops.negate(self)
+    if _is_unsigned(self):
+        # MAX refuses to negate them, also where it finds 0 - x; PyTorch wraps around.
+        return ops.add(mojo_kernels.elementwise("tmb_bitwise_not", self), _number(1, self))
+    return ops.negate(self)
 
 
 # reciprocal(Tensor self) -> Tensor
