@@ -167,7 +167,8 @@ def export_model(
     with _without_weights(model, _StandIns(mode)) as real:
         try:
             # Passes of torch.export generate code that nothing runs; lazily, it is never written.
-            with _quiet(), paused_gc(), _use_lazy_graph_module(True):
+            # Strict tracing reads attributes that only written code has.
+            with _quiet(), paused_gc(), _use_lazy_graph_module(not strict):
                 with context, torch.no_grad():
                     program = torch.export.export(
                         model, args, keywords, dynamic_shapes=dynamic_shapes, strict=strict
