@@ -24,6 +24,10 @@ class _Axis:
         self.size = self._number(size)
         self.last = self._number(shapes.size(size - 1))
         self.steps = constants.scalar(size, torch.int64, like.device)
+        self.last_step = constants.scalar(shapes.size(size - 1), torch.int64, like.device)
+        # A span of 0 has a single place; dividing by it must not make NaN.
+        self.span = shapes.size(size - 1) if align_corners else size
+        self.divisor = self._number(1 if self.span == 0 else self.span)
         self.padding_mode = padding_mode
         self.align_corners = align_corners
 
@@ -41,12 +45,9 @@ class _Axis:
         if self.padding_mode == ZEROS:
             return pixel
         if self.padding_mode == REFLECTION:
-            low, span = self._number(-0.5), self.size
-            if self.align_corners:
-                low, span = self._number(0), self.last
+            low, span = self._number(0 if self.align_corners else -0.5), self._number(self.span)
             distance = ops.abs(pixel - low)
-            # A span of 0 has a single place; dividing by it must not make NaN.
-            flips = ops.floor(distance / ops.max(span, self._number(1e-30)))
+            flips = ops.floor(distance / self.divisor)
             extra = distance - flips * span
             odd = ops.not_equal(flips - ops.floor(flips * self._number(0.5)) * 2, self._number(0))
             pixel = ops.where(odd, span - extra + low, extra + low)
@@ -60,7 +61,7 @@ class _Axis:
 
     def clamped(self, step: MaxTensor) -> MaxTensor:
         zero = constants.scalar(0, torch.int64, self.like.device)
-        return ops.max(ops.min(step, self.steps - 1), zero)
+        return ops.max(ops.min(step, self.last_step), zero)
 
     def taps(self, place: MaxTensor, mode: int) -> list[tuple[MaxTensor, MaxTensor | None]]:
         """(pixel, weight) of everything that is read at `place`; None is a weight of 1."""

@@ -404,7 +404,8 @@ def aten_scatter_reduce(
         nan = constants.full(self.shape, float("nan"), dtype, self.device)
         result = ops.where(promotion.cast(spoilt, torch.bool), nan, result)
     if reduce == "mean":
-        counts = counted(zeros + _one_if(include_self, self), ones)
+        own = constants.full(self.shape, int(include_self), torch.int32, self.device)
+        counts = counted(own, ones)
         counts = promotion.cast(
             ops.max(counts, constants.scalar(1, torch.int32, self.device)), dtype
         )
@@ -412,10 +413,6 @@ def aten_scatter_reduce(
             ops.div(result, counts) if dtype.is_floating_point else ops.floor_div(result, counts)
         )
     return promotion.cast(result, promotion.dtype_of(self))
-
-
-def _one_if(condition: bool, like: MaxTensor) -> MaxTensor:
-    return constants.scalar(int(condition), torch.int32, like.device)
 
 
 def _neutral(reduce: str, dtype: torch.dtype) -> Scalar:

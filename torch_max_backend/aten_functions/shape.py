@@ -84,14 +84,15 @@ def _select(tensor: MaxTensor, dim: int, index: Size) -> MaxTensor:
     return ops.reshape(picked, shape[:dim] + shape[dim + 1 :])
 
 
-def _flat_diagonal(
-    rows: Size, columns: Size, offset: int, length: Size, like: MaxTensor
-) -> MaxTensor:
-    """Positions of a diagonal in a flattened matrix."""
-    start = shapes.size(-offset * columns) if offset < 0 else offset
+def _places(start: Size, step: Size, length: Size, like: MaxTensor) -> MaxTensor:
+    """start, start + step, ...: `length` positions as int64."""
+    if isinstance(start, int) and isinstance(step, int) and isinstance(length, int):
+        # One constant: MAX folds expressions of constants by compiling and running a program each.
+        return constants.constant(start + step * torch.arange(length), torch.int64, like.device)
     index = constants.iota(length, like.device)
-    step = constants.scalar(shapes.size(columns + 1), torch.int64, like.device)
-    return index * step + constants.scalar(start, torch.int64, like.device)
+    if step != 1:
+        index = index * constants.scalar(step, torch.int64, like.device)
+    return index + constants.scalar(start, torch.int64, like.device)
 
 
 def _outputs_of_split(tensor: MaxTensor, dim: int, call: CallInfo) -> list[MaxTensor | None]:
@@ -200,7 +201,9 @@ def aten_diagonal(
     if length == 0:
         return constants.full(call.output.shape, 0, call.output.dtype, self.device)
     flat = ops.reshape(moved, [*outer, shapes.numel([rows, columns])])
-    return take_dim(flat, len(outer), _flat_diagonal(rows, columns, offset, length, self))
+    start = shapes.size(-offset * columns) if offset < 0 else offset
+    places = _places(start, shapes.size(columns + 1), length, self)
+    return take_dim(flat, len(outer), places)
 
 
 # diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor
@@ -248,9 +251,8 @@ def aten_flip(self: MaxTensor, dims: list[int]) -> MaxTensor:
         size = shapes.size(self.shape[dim])
         if size in (0, 1):
             continue
-        last = constants.scalar(shapes.size(size - 1), torch.int64, self.device)
         # Not a slice of step -1: MAX returns wrong data for it.
-        result = take_dim(result, dim, last - constants.iota(size, self.device))
+        result = take_dim(result, dim, _places(shapes.size(size - 1), -1, size, self))
     return result
 
 
@@ -473,10 +475,13 @@ def aten_unfold(
         return ops.reshape(self, [1])
     dimension = shapes.dim(dimension, self.rank)
     windows = call.output.shape[dimension]
-    starts = constants.iota(windows, self.device) * constants.scalar(step, torch.int64, self.device)
-    within = constants.iota(size, self.device)
-    index = ops.reshape(starts, [windows, 1]) + ops.reshape(within, [1, size])
-    flat = ops.reshape(index, [shapes.numel([windows, size])])
+    if isinstance(windows, int):
+        table = step * torch.arange(windows)[:, None] + torch.arange(size)
+        flat = constants.constant(table.flatten(), torch.int64, self.device)
+    else:
+        starts = ops.reshape(_places(0, step, windows, self), [windows, 1])
+        within = constants.constant(torch.arange(size)[None], torch.int64, self.device)
+        flat = ops.reshape(starts + within, [shapes.numel([windows, size])])
     shape = shapes.sizes(self)
     taken = reshape(
         take_dim(self, dimension, flat),
