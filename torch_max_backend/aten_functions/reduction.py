@@ -345,8 +345,11 @@ def _variance(
         known = max(freedom - lost, 0)
         divisor = constants.scalar(known, promotion.dtype_of(values), self.device)
     shape = shapes.reduced_shape(self, dims, keepdim)
-    variance, mean = (squares / divisor).reshape(shape), mean.reshape(shape)
-    return promotion.cast(variance, dtype), promotion.cast(mean, dtype)
+    mean = promotion.cast(mean.reshape(shape), dtype)
+    if isinstance(freedom, int) and freedom <= 1 and freedom <= lost:
+        # 0 / 0. MAX takes a number minus itself for 0, and 0 divided by anything for 0.
+        return constants.full(shape, float("nan"), dtype, self.device), mean
+    return promotion.cast((squares / divisor).reshape(shape), dtype), mean
 
 
 # var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor
