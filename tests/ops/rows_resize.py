@@ -65,7 +65,9 @@ ROWS = [
     OpCase(
         aten.col2im.default, (t(2, 12, 12), [4, 5], [2, 2], [1, 1], [0, 0], [1, 1]), dtypes=FLOATS
     ),
-    OpCase(aten.col2im.default, (t(12, 4), [5, 5], [2, 2], [2, 1], [1, 0], [3, 3])),
+    OpCase(aten.col2im.default, (t(12, 4), [5, 5], [2, 2], [2, 1], [1, 0], [3, 3])).xfail(
+        reason="unbatched or dilated col2im is refused: its values were wrong"
+    ),
     OpCase(aten.im2col.default, (t(2, 3, 4, 5), [2, 2], [1, 1], [0, 0], [1, 1]), dtypes=FLOATS),
     OpCase(aten.im2col.default, (t(2, 3, 6, 5), [2, 3], [2, 1], [1, 1], [2, 1])),
     *(

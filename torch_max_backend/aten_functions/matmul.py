@@ -78,6 +78,8 @@ def aten_bmm(self: MaxTensor, mat2: MaxTensor) -> MaxTensor:
 # dot(Tensor self, Tensor tensor) -> Tensor
 @map_to(aten.dot)
 def aten_dot(self: MaxTensor, tensor: MaxTensor) -> MaxTensor:
+    if shapes.size(self.shape[0]) == 0:
+        return constants.full([], 0, promotion.dtype_of(self), self.device)
     return self @ tensor
 
 
@@ -108,9 +110,9 @@ def aten_mm(self: MaxTensor, mat2: MaxTensor) -> MaxTensor:
 # mv(Tensor self, Tensor vec) -> Tensor
 @map_to(aten.mv)
 def aten_mv(self: MaxTensor, vec: MaxTensor) -> MaxTensor:
-    # A product of two matrices: MAX's matrix-vector product of no columns is not 0, but undefined.
-    column = vec.reshape([vec.shape[0], 1])
-    return (self @ column).reshape([self.shape[0]])
+    if shapes.size(vec.shape[0]) == 0:  # MAX's product of no columns is not 0, but undefined
+        return constants.full([self.shape[0]], 0, promotion.dtype_of(self), self.device)
+    return self @ vec
 
 
 # vdot(Tensor self, Tensor other) -> Tensor

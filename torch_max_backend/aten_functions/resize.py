@@ -190,6 +190,11 @@ def aten_col2im(
     *,
     call: CallInfo,
 ) -> MaxTensor:
+    if len(self.shape) == 2 or any(step != 1 for step in dilation):
+        # The row of this form came out wrong in the last run: refused until that is understood.
+        raise NotImplementedError(
+            "col2im without a batch, or with dilation, is not right on MAX yet"
+        )
     columns = self if self.rank == 3 else ops.unsqueeze(self, 0)
     height, width = (shapes.static_size(size, "col2im") for size in output_size)
     folded = ops.fold(
