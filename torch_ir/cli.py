@@ -9,7 +9,9 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import math
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -24,13 +26,14 @@ from rich.console import Console
 from torch_ir.diff import diff_irs
 from torch_ir.errors import TorchIRError
 from torch_ir.executor import IRExecutor
+from torch_ir.files import write_whole
 from torch_ir.ir import IR
 from torch_ir.schema import DTYPES
 from torch_ir.serializer import load_ir, save_ir
 from torch_ir.specs import UsageError, build_model, parse_inputs, random_inputs
 from torch_ir.structure import unflatten
 from torch_ir.verifier import DEFAULT_TOLERANCE, verify_ir_with_state_dict
-from torch_ir.weight_loader import load_weights
+from torch_ir.weight_loader import load_weights, weight_files
 
 __all__ = ["main"]
 
@@ -50,7 +53,26 @@ def _working(what: str) -> Iterator[None]:
 
 
 def _print(as_json: bool, data: dict[str, Any], text: str) -> None:
-    print(json.dumps(data, ensure_ascii=False, indent=1) if as_json else text)
+    if as_json:
+        text = json.dumps(_plain(data), ensure_ascii=False, indent=1, allow_nan=False)
+    print(text)
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinity, and no dtype or complex number among the results: written as text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def _spare(output: Path, *sources: Path) -> None:
+    """Refuse to write over what the command reads."""
+    if any(output.exists() and source.exists() and output.samefile(source) for source in sources):
+        raise UsageError(f"{output} is what this command reads; choose another --output")
 
 
 def _extract(args: argparse.Namespace) -> int:
@@ -75,6 +97,7 @@ def _extract(args: argparse.Namespace) -> int:
             decompose=args.decompose,
         )
     path = Path(args.output or f"{ir.model_name}.json")
+    _spare(path, Path(args.model) / "config.json")
     save_ir(ir, path)
     data = {"file": str(path), "bytes": path.stat().st_size, "nodes": len(ir.nodes)}
     _print(args.json, data, f"{path}: {len(ir.nodes)} nodes, {path.stat().st_size} bytes")
@@ -133,6 +156,7 @@ def _visualize(args: argparse.Namespace) -> int:
     from torch_ir.visualize import visualize
 
     path = Path(args.output or Path(args.file).with_suffix(".html"))
+    _spare(path, Path(args.file))
     ir = load_ir(args.file)
     with _working(f"drawing {len(ir.nodes)} nodes"):
         visualize(ir, path)
@@ -165,6 +189,12 @@ def _inputs(args: argparse.Namespace, ir: IR) -> tuple[tuple[Any, ...], dict[str
 
 
 def _run(args: argparse.Namespace) -> int:
+    if args.output is not None:
+        sources = [Path(args.file)]
+        sources += [
+            file for path in (args.weights, args.inputs) if path for file in weight_files(path)
+        ]
+        _spare(Path(args.output), *sources)
     ir = load_ir(args.file)
     positional, keyword = _inputs(args, ir)
     with _working("loading weights"):
@@ -177,7 +207,8 @@ def _run(args: argparse.Namespace) -> int:
     }
     tensors = {n: leaf.contiguous() for n, leaf in flat.items() if isinstance(leaf, torch.Tensor)}
     if args.output is not None:
-        safetensors.torch.save_file({n: t.clone() for n, t in tensors.items()}, args.output)
+        content = safetensors.torch.save({n: t.clone() for n, t in tensors.items()})
+        write_whole(Path(args.output), content)
     data = {name: _summary(leaf) for name, leaf in flat.items()}
     lines = [f"{name}: {_summary_text(entry)}" for name, entry in data.items()]
     _print(args.json, data, "\n".join(lines))
@@ -227,19 +258,8 @@ def _verify(args: argparse.Namespace) -> int:
             kwargs=keyword,
             node_by_node=args.node_by_node,
         )
-    _print(args.json, _finite(asdict(report)), str(report))
+    _print(args.json, asdict(report), str(report))
     return 0 if passed else 1
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no infinity: written as text."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return str(value)
-    return value
 
 
 def _diff(args: argparse.Namespace) -> int:
@@ -319,4 +339,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _STDERR.print(
             f"torch-ir {args.command}: {error}", style="red", markup=False, highlight=False
         )
+        return 2
+    except Exception:  # of the model's own code, most likely; 1 would mean "the answer is no"
+        traceback.print_exc()
         return 2

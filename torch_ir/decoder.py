@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import bisect
 import math
+import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -32,6 +34,7 @@ from torch_ir.ir import (
 from torch_ir.schema import (
     DTYPES,
     FORMAT,
+    MAX_EDGES,
     MAX_NAME,
     Invalid,
     check_name,
@@ -74,7 +77,10 @@ def decode_ir(document: Any, read_constant: Reader) -> IR:
                 f"schema_version is {version!r:.40}; this torch_ir reads 1 to {SCHEMA_VERSION}"
             )
         name = _text(document.get("model_name", ""), "model_name")
-    return _Decoder(document, name, read_constant).decode()
+    try:
+        return _Decoder(document, name, read_constant).decode()
+    except RecursionError:
+        raise SerializationError("nests too deeply to be an IR") from None
 
 
 def _object(value: Any, required: set[str], optional: set[str] | frozenset[str]) -> dict[str, Any]:
@@ -123,6 +129,8 @@ def _no_type(kind: Any) -> Any:
     raise Invalid(f"{kind!r:.60} is no type")
 
 
+_output_index = operator.attrgetter("producer_output_idx")
+
 _NODE_REQUIRED = {"name", "op", "args"}
 _NODE_OPTIONAL = frozenset({"out", "module", "module_type", "source"})
 
@@ -136,6 +144,7 @@ class _GraphDecoder:
         self.known: Known = {}
         # "%x" as it is written -> the reference, one object for all uses.
         self.written: dict[str, TensorRef] = {}
+        self.edges = 0
         self.subgraphs = subgraphs
         self.modules = modules
         self.sources = {
@@ -187,7 +196,12 @@ class _GraphDecoder:
                         raise Invalid(f"args.{key:.60}: nothing before it is called {target!r:.60}")
                     ref = written[encoded] = TensorRef(target)
                 arguments[key] = ref
-                inputs += known[ref.name]
+                metas = known[ref.name]
+                if len(metas) == 1:
+                    inputs += metas
+                elif op != "getitem":
+                    self._count(metas)
+                    inputs += metas
             elif encoded is None or kind is bool or kind is float:
                 arguments[key] = encoded
             else:
@@ -227,12 +241,19 @@ class _GraphDecoder:
             source=self.sources.get(source, source),
         )
 
+    def _count(self, metas: list[TensorMeta]) -> None:
+        """Bounds what reading a node of many results adds up to."""
+        self.edges += len(metas)
+        if self.edges > MAX_EDGES:
+            raise Invalid(f"the nodes read more than {MAX_EDGES} values")
+
     def _collect(self, value: Value, inputs: list[TensorMeta]) -> None:
         kind = type(value)
         if kind is TensorRef:
             metas = self.known.get(value.name)
             if metas is None:
                 raise Invalid(f"nothing before it is called {value.name[:60]!r}")
+            self._count(metas)
             inputs += metas
         elif kind is list:
             for item in value:
@@ -245,10 +266,12 @@ class _GraphDecoder:
         if len(arguments) != 2 or type(source) is not TensorRef or type(index) is not int:
             raise Invalid("getitem takes input (a reference) and index (a number)")
         metas = self.known[source.name]
-        picked = [meta for meta in metas if meta.producer_output_idx == index]
-        if not picked and metas:
+        at = bisect.bisect_left(metas, index, key=_output_index)
+        if at < len(metas) and metas[at].producer_output_idx == index:
+            return [metas[at]]
+        if metas:
             raise Invalid(f"{source.name[:60]!r} has no output {index}")
-        return picked
+        return []
 
     def _outputs(self, name: str, out: Any) -> list[TensorMeta]:
         if out is None:
@@ -276,6 +299,7 @@ class _Decoder:
         self.document = document
         self.read_constant = read_constant
         self.ir = IR([], [], [], model_name=name)
+        self.inputs: set[str] = set()
         with _at("file"):
             subgraphs = document.get("subgraphs", {})
             if type(subgraphs) is not dict:
@@ -314,6 +338,7 @@ class _Decoder:
         meta = _meta(check_name(name), kind)
         self.graph.define(name, [meta])
         self.ir.graph_inputs.append(meta)
+        self.inputs.add(name)
 
     def _symbols(self, symbols: Any) -> None:
         with _at("symbols"):
@@ -384,7 +409,7 @@ class _Decoder:
         if kind not in ("buffer", "input"):
             raise Invalid(f"kind {kind!r:.40} is neither buffer nor input")
         check_name(target)
-        if kind == "input" and all(meta.name != target for meta in self.ir.graph_inputs):
+        if kind == "input" and target not in self.inputs:
             raise Invalid(f"{target!r:.60} is no input")
         self.graph.one(value)
         self.ir.mutations.append(Mutation(kind, target, value))

@@ -55,12 +55,15 @@ class IRExecutor:
         tensors = match_weights(ir, weights or {}, allow_surplus=allow_surplus)
         if device is None:
             device = next((tensor.device for tensor in tensors), torch.device("cpu"))
-        self.device = torch.device(device)
-        if self.device.type == "meta":
-            raise ExecutionError("the weights are on meta: they have no values to run with")
-        self._fixed = [
-            tensor.detach().to(self.device) for tensor in (*tensors, *ir.constants.values())
-        ]
+        try:
+            self.device = torch.device(device)
+            if self.device.type == "meta":
+                raise ExecutionError("the weights are on meta: they have no values to run with")
+            self._fixed = [
+                tensor.detach().to(self.device) for tensor in (*tensors, *ir.constants.values())
+            ]
+        except (RuntimeError, AssertionError) as error:  # PyTorch's words for an unusable device
+            raise ExecutionError(f"device {device}: {error}") from error
         self._plan = self._compile()
         self._static = not any(meta.is_dynamic or meta.is_scalar for meta in ir.graph_inputs)
 

@@ -104,7 +104,7 @@ class _Layout(NamedTuple):
 
 
 _SHARED = frozenset({int, float, bool, str})
-"""Types whose equal literals share a slot."""
+"""Types whose equal literals share a slot, but for 0.0, which equals -0.0."""
 
 
 def _overload_layout(node: OpNode, overload: torch._ops.OpOverload) -> _Layout:
@@ -186,7 +186,7 @@ class _Compiler:
         kind = type(value)
         if kind is TensorRef:
             return self.slots[value.name]
-        if value is None or kind in _SHARED:
+        if value is None or (kind in _SHARED and not (kind is float and value == 0)):
             slot = self.literals.get((kind, value))
             if slot is None:
                 slot = self.literals[kind, value] = self._new_slot(value)

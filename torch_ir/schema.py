@@ -35,6 +35,9 @@ MAX_FILE_BYTES = 64 * 2**20
 MAX_LIST_DEPTH = 16
 MAX_NAME = 1024
 MAX_RANK = 64
+MAX_EDGES = 2**24
+"""Of all values that nodes read: a file within `MAX_FILE_BYTES` can name no more one by one, but
+naming one node of many results again and again would take memory without end."""
 INLINE_CONSTANT_BYTES = 1024
 """Constants above this go to the `.safetensors` file."""
 
@@ -87,12 +90,19 @@ def encode_type(meta: TensorMeta) -> str:
     """
     if meta.dtype in SCALAR_DTYPES:
         return f"{meta.dtype}({meta.expr})" if meta.expr is not None else meta.dtype
-    return f"{meta.dtype}[{','.join(map(str, meta.shape))}]"
+    return _encode_tensor(meta.dtype, tuple(meta.shape))
+
+
+@functools.lru_cache(maxsize=65536)
+def _encode_tensor(dtype: str, shape: tuple[int | str, ...]) -> str:
+    for size in shape:
+        _size(str(size))  # what is written can be read
+    return f"{dtype}[{','.join(map(str, shape))}]"
 
 
 _TYPE = re.compile(r"(?P<dtype>\w{1,32})(?:\[(?P<shape>.{0,4096})\]|\((?P<expr>.{0,4096})\))?")
-# The letters of sympy's expressions; no dot, no quote, no bracket.
-_EXPRESSION = re.compile(r"[\w\s+\-*/%(),<>=&|~!^]{1,1024}")
+# The letters of sympy's expressions; no quote, no bracket, a dot only in a number.
+_EXPRESSION = re.compile(r"(?:[\w\s+\-*/%(),<>=&|~!^]|(?<=\d)\.){1,1024}")
 
 
 @functools.lru_cache(maxsize=65536)

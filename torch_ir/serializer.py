@@ -7,13 +7,12 @@ the old JSON with the old constants, or the new with the new, never a mixture.
 from __future__ import annotations
 
 import base64
+import collections
 import contextlib
 import glob
 import hashlib
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from safetensors import SafetensorError, safe_open
 
 from torch_ir.decoder import decode_ir
 from torch_ir.errors import SerializationError
+from torch_ir.files import write_whole
 from torch_ir.ir import IR, SCHEMA_VERSION, OpNode, Subgraph, TensorMeta, TreeSpec
 from torch_ir.pause import paused_gc
 from torch_ir.schema import (
@@ -192,9 +192,16 @@ def save_ir(ir: IR, path: str | Path) -> None:
     path = Path(path)
     large = {n: t for n, t in ir.constants.items() if t.nbytes > INLINE_CONSTANT_BYTES}
     try:
-        name = _write_constants(large, path) if large else None
-        text = _Writer(ir).text(name, set(large))
-        _write_whole(path, text.encode("utf-8"))
+        name, content = _constants_file(large, path) if large else (None, b"")
+        text = _Writer(ir).text(name, set(large)).encode("utf-8")
+        with contextlib.ExitStack() as undo:
+            if name is not None:
+                beside = path.with_name(name)
+                if not beside.exists():
+                    undo.callback(beside.unlink, missing_ok=True)
+                write_whole(beside, content)
+            write_whole(path, text)
+            undo.pop_all()
     except (OSError, SafetensorError) as error:
         raise SerializationError(f"{path}: cannot be written: {error}") from error
     except (Invalid, KeyError, TypeError, ValueError) as error:
@@ -206,32 +213,12 @@ def _constants_pattern(path: Path) -> re.Pattern[str]:
     return re.compile(rf"{re.escape(path.stem)}\.[0-9a-f]{{16}}\.safetensors")
 
 
-def _write_constants(tensors: dict[str, torch.Tensor], path: Path) -> str:
+def _constants_file(tensors: dict[str, torch.Tensor], path: Path) -> tuple[str, bytes]:
+    """Name and content of the file for large constants."""
     # As bytes: every dtype, also those safetensors has no name for. The JSON holds the types.
     raw = {name: _bytes_of(tensor).clone() for name, tensor in sorted(tensors.items())}
     content = safetensors.torch.save(raw)
-    name = f"{path.stem}.{hashlib.sha256(content).hexdigest()[:16]}.safetensors"
-    _write_whole(path.with_name(name), content)
-    return name
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    return f"{path.stem}.{hashlib.sha256(content).hexdigest()[:16]}.safetensors", content
 
 
 def _remove_stale(path: Path, keep: str | None) -> None:
@@ -248,8 +235,7 @@ def _remove_stale(path: Path, keep: str | None) -> None:
 def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
+        (twice, _), *_ = collections.Counter(key for key, _ in pairs).most_common(1)
         raise SerializationError(f"the key {twice!r:.60} occurs twice in one object")
     return made
 
@@ -290,7 +276,10 @@ def load_ir(path: str | Path, *, max_bytes: int = MAX_FILE_BYTES) -> IR:
     try:
         if (size := path.stat().st_size) > max_bytes:
             raise SerializationError(f"{path}: {size} bytes; the limit is {max_bytes} (max_bytes=)")
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+        if len(content) > max_bytes:  # a device, or a file that grows
+            raise SerializationError(f"{path}: the limit is {max_bytes} bytes (max_bytes=)")
     except OSError as error:
         raise SerializationError(f"{path}: cannot be read: {error}") from error
     try:
@@ -309,11 +298,12 @@ class _ConstantsFile:
         self._name = document.get("constants_file") if isinstance(document, dict) else None
         self._stack = stack
         self._file: Any = None
+        self._keys: frozenset[str] = frozenset()
 
     def read(self, name: str, meta: TensorMeta) -> torch.Tensor:
         try:
             file = self._open()
-            if name not in file.keys():  # noqa: SIM118 (not a dict)
+            if name not in self._keys:
                 raise Invalid(f"the constants file has no {name!r:.60}")
             view = file.get_slice(name)
             sizes = [size for size in meta.shape if isinstance(size, int)]
@@ -340,4 +330,5 @@ class _ConstantsFile:
             if not place.is_file():
                 raise Invalid(f"the constants file {name!r:.80} is missing")
             self._file = self._stack.enter_context(safe_open(place, framework="pt", device="cpu"))
+            self._keys = frozenset(self._file.keys())
         return self._file

@@ -141,14 +141,32 @@ def _unflatten_custom(spec: TreeSpec, children: list[Any]) -> Any:
         return getattr(torch.return_types, name)(children)
     kind = _known_type(spec)
     if kind is not None and spec.context:
-        entry = pytree.SUPPORTED_SERIALIZED_TYPES.get(kind)
-        context = json.loads(spec.context)
-        if entry is not None and entry.from_dumpable_context is not None:
-            context = entry.from_dumpable_context(context)
-        return pytree.SUPPORTED_NODES[kind].unflatten_fn(children, context)
+        try:
+            return _unflatten_known(kind, json.loads(spec.context), children)
+        except Exception as error:
+            raise ExecutionError(
+                f"the result cannot be nested in a {spec.type_name}: its context is "
+                f"{spec.context!r:.200}: {type(error).__name__}: {error}"
+            ) from error
     if spec.keys is not None:
         return dict(zip(spec.keys, children, strict=True))
     return tuple(children)
+
+
+_FACTORIES = {kind.__name__: kind for kind in (bool, dict, float, int, list, set, str, tuple)}
+"""What a defaultdict may call: pytree would import whatever a file names."""
+
+
+def _unflatten_known(kind: Any, context: Any, children: list[Any]) -> Any:
+    if kind is collections.defaultdict:
+        pairs = zip(context["dict_context"], children, strict=True)
+        if context["default_factory_module"] != "builtins":
+            return dict(pairs)
+        return collections.defaultdict(_FACTORIES.get(context["default_factory_name"]), pairs)
+    entry = pytree.SUPPORTED_SERIALIZED_TYPES.get(kind)
+    if entry is not None and entry.from_dumpable_context is not None:
+        context = entry.from_dumpable_context(context)
+    return pytree.SUPPORTED_NODES[kind].unflatten_fn(children, context)
 
 
 def flat_positions(spec: TreeSpec, path: str = "") -> dict[int, str]:
@@ -190,7 +208,8 @@ def _flatten(spec: TreeSpec, value: Any, into: list[Any], where: str) -> None:
         into[spec.index] = value
         return
     if spec.kind == "constant":
-        if type(value) is not type(spec.value) or value != spec.value:
+        same = value == spec.value or (value != value and spec.value != spec.value)  # NaN
+        if type(value) is not type(spec.value) or not same:
             raise ExecutionError(
                 f"{where}: the model was extracted with the constant {spec.value!r}, "
                 f"got {value!r}; extract it again for another value"

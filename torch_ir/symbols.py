@@ -18,6 +18,8 @@ __all__ = ["bind_symbols", "evaluate", "free_symbols"]
 
 MAX_EXPRESSION = 4096
 _MAX_EXPONENT = 64
+_MAX_SIZE = 2**128
+"""No size comes near it; a hostile expression grows no further."""
 
 _BINARY: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -49,6 +51,13 @@ def _parse(expression: str) -> ast.expr:
 
 
 def _evaluate(node: ast.expr, values: Mapping[str, int]) -> int:
+    number = _number(node, values)
+    if abs(number) > _MAX_SIZE:
+        raise OverflowError
+    return number
+
+
+def _number(node: ast.expr, values: Mapping[str, int]) -> int:
     match node:
         case ast.Constant(value=int() as value):
             return value
@@ -89,6 +98,29 @@ def free_symbols(expression: str) -> set[str]:
     }
 
 
+def solve(expression: str, size: int, values: Mapping[str, int]) -> dict[str, int]:
+    """The one symbol of an expression that `values` lacks, so that the expression gives `size`.
+
+    Derived sizes are linear (`2*s0 + 1`), the only kind that PyTorch lets a user write. Empty if
+    there is no such number.
+
+    >>> solve("2*s0 + 1", 7, {}), solve("2*s0", 7, {}), solve("s0*s1", 6, {"s0": 2})
+    ({'s0': 3}, {}, {'s1': 3})
+    """
+    unknown = free_symbols(expression) - values.keys()
+    if len(unknown) != 1:
+        return {}
+    (name,) = unknown
+    try:
+        first, second = (evaluate(expression, {**values, name: at}) for at in (0, 1))
+    except ValueError:
+        return {}
+    slope = second - first
+    if slope == 0 or (size - first) % slope:
+        return {}
+    return {name: (size - first) // slope}
+
+
 def bind_symbols(
     symbols: Mapping[str, Symbol],
     inputs: Sequence[TensorMeta],
@@ -105,6 +137,10 @@ def bind_symbols(
         for expected, size in zip(meta.shape, shape, strict=True):
             if isinstance(expected, str) and expected.isidentifier():
                 values.setdefault(expected, size)
+    for meta, shape in zip(inputs, shapes, strict=True):
+        for expected, size in zip(meta.shape, shape, strict=True):
+            if isinstance(expected, str) and not expected.isidentifier():
+                values |= solve(expected, size, values)
     for name, size in values.items():
         symbol = symbols.get(name)
         if symbol is None:
@@ -120,7 +156,10 @@ def bind_symbols(
                 try:
                     wanted = evaluate(expected, values)
                 except ValueError as error:
-                    raise ExecutionError(f"input {meta.name}, dimension {dim}: {error}") from error
+                    raise ExecutionError(
+                        f"input {meta.name}: dimension {dim} is {size}, which {expected} cannot be "
+                        f"({error}); expected {meta.describe()}, got shape {list(shape)}"
+                    ) from error
             if size != wanted:
                 said = "" if str(wanted) == str(expected) else f" ({expected})"
                 raise ExecutionError(

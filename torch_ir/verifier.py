@@ -150,7 +150,7 @@ def _compare_numbers(
 def _structure(value: Any) -> Any:
     """Shape of a nested result. A type that the IR could not rebuild counts as its plain kind."""
     if isinstance(value, Mapping):
-        return {str(key): _structure(item) for key, item in value.items() if item is not None}
+        return {key: _structure(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         kind = "list" if isinstance(value, list) else "tuple"
         return (kind, [_structure(item) for item in value])
@@ -163,7 +163,7 @@ def _structure(value: Any) -> Any:
 def _leaves(value: Any, path: str = "") -> list[tuple[str, Any]]:
     """Leaves with their paths; mappings by key, so that a dict equals a ModelOutput."""
     if isinstance(value, Mapping):
-        items = [(key, item) for key, item in value.items() if item is not None]
+        items = value.items()
         return [found for key, item in items for found in _leaves(item, f"{path}[{key!r}]")]
     if isinstance(value, tuple | list):
         return [found for i, item in enumerate(value) for found in _leaves(item, f"{path}[{i}]")]

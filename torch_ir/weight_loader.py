@@ -19,7 +19,7 @@ from torch_ir.analyzer import dtype_name
 from torch_ir.errors import WeightLoadError
 from torch_ir.ir import IR, TensorMeta, references
 
-__all__ = ["load_weights", "match_weights", "needed_weights"]
+__all__ = ["load_weights", "match_weights", "needed_weights", "weight_files"]
 
 _FOLDER_NAMES = (
     "model.safetensors.index.json",
@@ -27,6 +27,7 @@ _FOLDER_NAMES = (
     "pytorch_model.bin.index.json",
     "pytorch_model.bin",
 )
+_PICKLED = (".pt", ".pth", ".bin")
 _MAX_INDEX_BYTES = 64 * 2**20
 _SHOWN = 8
 
@@ -41,22 +42,20 @@ def load_weights(path: str | Path, ir: IR | None = None) -> dict[str, torch.Tens
     wanted = None if ir is None else _wanted_keys(ir)
     try:
         return _load(path, wanted)
-    except FileNotFoundError as error:
-        raise WeightLoadError(f"{path}: no such file") from error
     except (OSError, SafetensorError, pickle.UnpicklingError, RuntimeError, ValueError) as error:
         raise WeightLoadError(f"{path}: not readable as weights: {error}") from error
 
 
 def _load(path: Path, wanted: Collection[str] | None) -> dict[str, torch.Tensor]:
     if path.is_dir():
-        return _load_folder(path, wanted)
-    if not path.exists():
-        raise FileNotFoundError(path)
+        return _load(_file_of_folder(path), wanted)
+    if not path.is_file():
+        raise WeightLoadError(f"{path}: no such file")
     if path.name.endswith(".index.json"):
         return _load_index(path, wanted)
     if path.suffix == ".safetensors":
         return _load_safetensors(path, wanted)
-    if path.suffix in (".pt", ".pth", ".bin"):
+    if path.suffix in _PICKLED:
         return _load_pt(path, wanted)
     raise WeightLoadError(
         f"{path}: unknown kind of weight file {path.suffix!r}; "
@@ -64,29 +63,59 @@ def _load(path: Path, wanted: Collection[str] | None) -> dict[str, torch.Tensor]
     )
 
 
-def _load_folder(path: Path, wanted: Collection[str] | None) -> dict[str, torch.Tensor]:
+def weight_files(path: str | Path) -> list[Path]:
+    """The files that `load_weights(path)` reads, as far as they can be told."""
+    path = Path(path)
+    try:
+        if path.is_dir():
+            path = _file_of_folder(path)
+        if path.name.endswith(".index.json"):
+            return [path, *(path.parent / shard for shard in set(_read_index(path).values()))]
+    except (WeightLoadError, OSError, ValueError):
+        pass  # load_weights says what is wrong
+    return [path]
+
+
+def _file_of_folder(path: Path) -> Path:
     for name in _FOLDER_NAMES:
         if (path / name).exists():
-            return _load(path / name, wanted)
+            return path / name
     raise WeightLoadError(f"{path}: holds none of {', '.join(_FOLDER_NAMES)}")
 
 
-def _load_index(path: Path, wanted: Collection[str] | None) -> dict[str, torch.Tensor]:
+def _read_index(path: Path) -> dict[str, str]:
+    """Key -> name of the shard, a file beside the index."""
     if path.stat().st_size > _MAX_INDEX_BYTES:
         raise WeightLoadError(f"{path}: an index larger than {_MAX_INDEX_BYTES} bytes")
     index = json.loads(path.read_text(encoding="utf-8"))
     shards = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(shards, dict):
         raise WeightLoadError(f"{path}: no weight_map in the index")
-    by_shard: dict[str, list[str]] = {}
     for key, shard in shards.items():
-        if not isinstance(shard, str) or Path(shard).name != shard:
+        if not _is_shard_name(shard):
             raise WeightLoadError(f"{path}: {key!r} is in {shard!r}, which is no file beside it")
+    return shards
+
+
+def _is_shard_name(shard: object) -> bool:
+    return (
+        isinstance(shard, str)
+        and Path(shard).name == shard
+        and Path(shard).suffix in (".safetensors", *_PICKLED)
+    )
+
+
+def _load_index(path: Path, wanted: Collection[str] | None) -> dict[str, torch.Tensor]:
+    by_shard: dict[str, list[str]] = {}
+    for key, shard in _read_index(path).items():
         if wanted is None or key in wanted:
             by_shard.setdefault(shard, []).append(key)
     found: dict[str, torch.Tensor] = {}
     for shard, keys in by_shard.items():
-        found.update(_load(path.parent / shard, keys))
+        loaded = _load(path.parent / shard, keys)
+        if lost := [key for key in keys if key not in loaded]:
+            raise WeightLoadError(f"{path}: {shard} lacks what the index says: {_some(lost)}")
+        found.update(loaded)
     return found
 
 
@@ -139,6 +168,10 @@ def match_weights(
     Raises one `WeightLoadError` that lists everything that is missing, surplus or of another
     shape or dtype.
     """
+    if not isinstance(weights, Mapping):
+        raise WeightLoadError(
+            f"weights must be a state_dict, not a {type(weights).__name__}; a file is weights_path="
+        )
     found: list[torch.Tensor] = []
     missing: list[str] = []
     wrong: list[str] = []
@@ -149,6 +182,9 @@ def match_weights(
         if tensor is None:
             missing.append(key)
             continue
+        if not isinstance(tensor, torch.Tensor):
+            wrong.append(f"{key}: the IR says {meta.describe()}, got {tensor!r:.60}")
+            continue
         if tuple(tensor.shape) != meta.shape or dtype_name(tensor.dtype) != meta.dtype:
             actual = f"{dtype_name(tensor.dtype)}{list(tensor.shape)}"
             wrong.append(f"{key}: the IR says {meta.describe()}, got {actual}")
@@ -158,7 +194,7 @@ def match_weights(
         problems += ["of another shape or dtype:", *(f"  {line}" for line in wrong[:_SHOWN])]
         problems += [f"  and {len(wrong) - _SHOWN} more"] if len(wrong) > _SHOWN else []
     if not allow_surplus:
-        surplus = sorted(set(weights) - _known_keys(ir))
+        surplus = sorted(map(str, set(weights) - _known_keys(ir)))
         if surplus:
             problems.append(f"not weights of this model: {_some(surplus)}")
     if problems:

@@ -80,7 +80,7 @@ def test_failed_save_leaves_the_old_file(
     def full(source: str, target: Path) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(serializer_module.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     changed = extract_ir(nn.ReLU(), (X,))
     with pytest.raises(SerializationError, match="no space"):
         save_ir(changed, path)

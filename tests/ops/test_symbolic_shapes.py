@@ -19,7 +19,10 @@ F = torch.nn.functional
 
 @dataclass(frozen=True)
 class Case:
-    """A function, compiled at the first shapes and run at all of them."""
+    """A function, compiled at the first shapes and run at all of them.
+
+    Sizes that are equal in the first shapes are one symbol, so they must be equal in the others.
+    """
 
     name: str
     function: Callable[..., Any]
@@ -113,7 +116,7 @@ CASES = [
     Case(
         "conv_image",
         lambda x, w: F.conv2d(x, w, stride=2),
-        [[(2, 3, 8, 9), (4, 3, 2, 3)], [(5, 3, 12, 7), (4, 3, 2, 3)]],
+        [[(6, 3, 8, 9), (4, 3, 2, 5)], [(2, 3, 12, 7), (4, 3, 2, 5)]],
     ),
     Case("max_pool_batch", lambda x: F.max_pool2d(x, 2), [[(2, 3, 8, 9)], [(5, 3, 8, 9)]]),
     Case(

@@ -30,7 +30,7 @@ __all__ = [
     "resolve_overload",
 ]
 
-DENIED_OPS = frozenset({"aten.from_file"})
+DENIED_OPS = frozenset({"aten.from_file", "aten.save"})
 """Ops that reach outside the process (files): a graph from a stranger must not call them."""
 
 HIGHER_ORDER_ARGUMENTS: dict[str, tuple[str, ...]] = {

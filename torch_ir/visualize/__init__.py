@@ -10,11 +10,10 @@ mermaid.py, dot.py, html.py (with viewer.html, viewer.css, viewer.js), model_exp
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from torch_ir.files import write_whole
 from torch_ir.ir import IR
 from torch_ir.visualize.dot import to_dot
 from torch_ir.visualize.html import to_html
@@ -62,20 +61,5 @@ def visualize(ir: IR, path: str | Path) -> Path:
         known = ", ".join(f"{suffix} ({what})" for suffix, (what, _) in FORMATS.items())
         raise ValueError(f"cannot draw into {path.name!r}: its suffix must be one of {known}")
     text = FORMATS[path.suffix.lower()][1](ir)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    write_whole(path, text.encode("utf-8"))
     return path
-
-
-def _umask() -> int:
-    """The process's mask for new files; mkstemp does not use it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

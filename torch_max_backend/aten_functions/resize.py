@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from max.graph import ops
 
-from torch_max_backend import constants, promotion, shapes
-from torch_max_backend.aten_functions.shape import move_dim
+from torch_max_backend import constants, mojo_kernels, promotion, shapes
+from torch_max_backend.aten_functions.shape import move_dim, reshape
 from torch_max_backend.registry import map_to
 from torch_max_backend.types import CallInfo, MaxTensor, Size
 
@@ -190,23 +190,18 @@ def aten_col2im(
     *,
     call: CallInfo,
 ) -> MaxTensor:
-    if len(self.shape) == 2 or any(step != 1 for step in dilation):
-        # The row of this form came out wrong in the last run: refused until that is understood.
-        raise NotImplementedError(
-            "col2im without a batch, or with dilation, is not right on MAX yet"
-        )
-    columns = self if self.rank == 3 else ops.unsqueeze(self, 0)
-    height, width = (shapes.static_size(size, "col2im") for size in output_size)
-    folded = ops.fold(
-        promotion.opmath(columns),
-        (height, width),
-        (kernel_size[0], kernel_size[1]),
-        (stride[0], stride[1]),
-        (dilation[0], dilation[1]),
-        (padding[0], padding[1]),
-    )
-    result = ops.reshape(folded, list(call.output.shape))
-    return promotion.cast(result, call.output.dtype)
+    if 0 in call.output.shape:
+        return constants.full(call.output.shape, 0, call.output.dtype, call.device)
+    numbers = [*kernel_size, *dilation, *padding, *stride]
+    positions = kernel_size[0] * kernel_size[1]
+    *batch, channels, windows = shapes.sizes(self)
+    planes = shapes.numel([*batch, channels // positions])
+    self = promotion.opmath(self)
+    columns = reshape(self, [planes, positions, windows])
+    window = constants.constant(numbers, torch.int64, self.device)
+    wanted = (promotion.dtype_of(self), [planes, *output_size])
+    [image] = mojo_kernels.call("tmb_col2im", [columns, window], [wanted])
+    return promotion.cast(reshape(image, call.output.shape), call.output.dtype)
 
 
 _KINDS: dict[str, Kind] = {

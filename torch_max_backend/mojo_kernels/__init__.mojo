@@ -6,3 +6,4 @@ from .pooling import *
 from .reduction import *
 from .softmax import *
 from .sorting import *
+from .windows import *
