@@ -191,9 +191,8 @@ def _inputs(args: argparse.Namespace, ir: IR) -> tuple[tuple[Any, ...], dict[str
 def _run(args: argparse.Namespace) -> int:
     if args.output is not None:
         sources = [Path(args.file)]
-        sources += [
-            file for path in (args.weights, args.inputs) if path for file in weight_files(path)
-        ]
+        for path in filter(None, (args.weights, args.inputs)):
+            sources += weight_files(path)
         _spare(Path(args.output), *sources)
     ir = load_ir(args.file)
     positional, keyword = _inputs(args, ir)

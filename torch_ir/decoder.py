@@ -399,7 +399,7 @@ class _Decoder:
             outputs = [decode_value(value) for value in _list(body["outputs"])]
             for value in outputs:
                 if type(value) is TensorRef:
-                    graph.reference(value.name)
+                    graph.one(value.name)
                 elif isinstance(value, list | GraphRef):
                     raise Invalid("an output of a subgraph is a reference or a number")
         return Subgraph(inputs, nodes, outputs)

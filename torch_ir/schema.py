@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable
-from pathlib import Path
+from importlib import resources
 from typing import Any
 
 import torch
@@ -68,8 +68,8 @@ class Invalid(Exception):
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of the format."""
-    path = Path(__file__).with_name("ir.schema.json")
-    loaded: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    file = resources.files("torch_ir") / "ir.schema.json"
+    loaded: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     return loaded
 
 

@@ -204,6 +204,7 @@ def _run_model(
         torch.manual_seed(seed)
         result = model(*arguments, **keywords)
         state = dict(model.named_buffers(remove_duplicate=False))
+        state |= dict(model.named_parameters(remove_duplicate=False))
         mutated = {
             m.target: state[m.target].detach().clone()
             for m in ir.mutations

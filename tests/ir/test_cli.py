@@ -167,3 +167,87 @@ def test_python_m_torch_ir(file: Path) -> None:
         check=True,
     )
     assert json.loads(done.stdout)["nodes"] >= 2
+
+
+def test_visualize_does_not_write_over_the_ir(file: Path, tmp_path: Path, capsys: Any) -> None:
+    before = file.read_bytes()
+    (link := tmp_path / "link.json").symlink_to(file)
+    (page := tmp_path / "page.html").write_bytes(before)
+    commands: list[list[Path | str]] = [[file, "-o", file], [file, "-o", link], [page]]
+    for arguments in commands:
+        assert main(["visualize", *map(str, arguments)]) == 2
+        assert "is what this command reads" in capsys.readouterr().err
+    assert file.read_bytes() == before and page.read_bytes() == before
+
+
+def test_run_does_not_write_over_what_it_reads(
+    file: Path, weights: Path, tmp_path: Path, capsys: Any
+) -> None:
+    from safetensors.torch import save_file
+
+    shard, index = tmp_path / "model-1.safetensors", tmp_path / "model.safetensors.index.json"
+    save_file(torch.load(weights), shard)
+    places = dict.fromkeys(torch.load(weights), shard.name)
+    index.write_text(json.dumps({"weight_map": places}))
+    read = [file, weights, shard, index]
+    before = [path.read_bytes() for path in read]
+    for given, output in ((weights, file), (weights, weights), (tmp_path, shard), (index, shard)):
+        arguments = ["run", str(file), "--weights", str(given), "-o", str(output)]
+        assert main(arguments) == 2
+        assert "is what this command reads" in capsys.readouterr().err
+    assert [path.read_bytes() for path in read] == before
+    result = str(tmp_path / "result.safetensors")
+    for _ in range(2):  # an earlier result is no source
+        assert main(["run", str(file), "--weights", str(tmp_path), "-o", result]) == 0
+
+
+def test_extract_does_not_write_over_the_config(tmp_path: Path, capsys: Any) -> None:
+    from transformers import BertConfig
+
+    sizes = {"hidden_size": 8, "num_attention_heads": 1, "intermediate_size": 8}
+    config = BertConfig(vocab_size=9, num_hidden_layers=1, architectures=["BertModel"], **sizes)
+    config.save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    before = path.read_bytes()
+    assert main(["extract", str(tmp_path), "-o", str(path)]) == 2
+    assert "is what this command reads" in capsys.readouterr().err
+    assert path.read_bytes() == before
+
+
+class Failing(Small):
+    def forward(self, x: torch.Tensor, **_: Any) -> dict[str, torch.Tensor]:
+        raise RuntimeError("of the model's own")
+
+
+def test_a_model_that_fails_is_not_the_answer_no(file: Path, capsys: Any) -> None:
+    assert main(["verify", str(file), f"{__name__}:Failing"]) == 2
+    assert "of the model's own" in capsys.readouterr().err
+
+
+def test_results_that_json_has_no_word_for(tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "odd.json"
+    assert main(["extract", f"{__name__}:Odd", "--input", "float32[2]", "-o", str(path)]) == 0
+    capsys.readouterr()
+    assert main(["run", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert found["output"]["max"] == "nan"
+
+
+class Odd(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return x * float("nan")
+
+
+@pytest.mark.parametrize("command", ["extract", "visualize", "run"])
+def test_a_folder_that_is_not_there(
+    command: str, file: Path, weights: Path, tmp_path: Path, capsys: Any
+) -> None:
+    target, rest = {
+        "extract": (TARGET, ["--input", "float32[2,4]"]),
+        "visualize": (str(file), []),
+        "run": (str(file), ["--weights", str(weights)]),
+    }[command]
+    suffix = {"extract": ".json", "visualize": ".dot", "run": ".safetensors"}[command]
+    output = tmp_path / "missing" / f"x{suffix}"
+    assert main([command, target, *rest, "-o", str(output)]) == 2
+    assert "there is no folder" in capsys.readouterr().err

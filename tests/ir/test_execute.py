@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import collections
+import json
+import math
+import sys
 import weakref
 from typing import Any
 
@@ -21,8 +25,10 @@ from torch_ir import (
     register_executor,
     register_op,
 )
-from torch_ir.ir import Subgraph, TensorRef
+from torch_ir.ir import Subgraph, Symbol, TensorRef
 from torch_ir.ops import registry
+from torch_ir.ops.aten_ops import resolve_overload
+from torch_ir.serializer import deserialize_ir, serialize_ir
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
@@ -278,3 +284,76 @@ def test_unused_weights_need_not_be_given() -> None:
     assert len(ir.weights) == 2
     assert torch.equal(execute_ir(ir, (X,)), X + 1)
     assert torch.equal(execute_ir(ir, (X,), Unused().state_dict()), X + 1)
+
+
+def test_zero_and_negative_zero_are_two_numbers() -> None:
+    class Signs(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return torch.copysign(x, 0.0), torch.copysign(x, -0.0)
+
+    plus, minus = execute_ir(extract_ir(Signs(), (X,)), (X,))
+    assert torch.equal(plus, X.abs()) and torch.equal(minus, -X.abs())
+
+
+def test_nan_as_a_constant_of_the_call() -> None:
+    class Add(nn.Module):
+        def forward(self, x: torch.Tensor, y: float) -> torch.Tensor:
+            return x + y
+
+    ir = extract_ir(Add(), (X, math.nan))
+    assert execute_ir(ir, (X, math.nan)).isnan().all()
+    with pytest.raises(ExecutionError, match="extracted with the constant nan"):
+        execute_ir(ir, (X, 1.0))
+
+
+@pytest.mark.parametrize("device", ["nowhere", "xpu:7"])
+def test_a_device_that_is_not_there(linear: tuple[IR, Linear], device: str) -> None:
+    ir, model = linear
+    with pytest.raises(ExecutionError, match=f"device {device}"):
+        execute_ir(ir, (X,), model.state_dict(), device=device)
+
+
+class Factory(nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return collections.defaultdict(list, a=x + 1)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [("this", "s"), ("os", "getcwd"), ("builtins", "exec")]
+)
+def test_a_result_imports_and_calls_nothing_that_a_file_names(module: str, name: str) -> None:
+    document = json.loads(serialize_ir(extract_ir(Factory(), (X,))))
+    factory = {"default_factory_module": module, "default_factory_name": name}
+    document["out_spec"]["context"] = json.dumps({**factory, "dict_context": ["a"]})
+    result = execute_ir(deserialize_ir(json.dumps(document)), (X,))
+    assert "this" not in sys.modules
+    assert getattr(result, "default_factory", None) is None and torch.equal(result["a"], X + 1)
+
+
+def test_a_defaultdict_stays_one() -> None:
+    result = execute_ir(deserialize_ir(serialize_ir(extract_ir(Factory(), (X,)))), (X,))
+    assert type(result) is collections.defaultdict and result.default_factory is list
+
+
+@pytest.mark.parametrize("context", ["{", "[]", "3", '{"dict_context":["a","b"]}'])
+def test_a_damaged_context_of_a_result(context: str) -> None:
+    ir = extract_ir(Factory(), (X,))
+    assert ir.out_spec is not None
+    ir.out_spec.context = context
+    with pytest.raises(ExecutionError, match=r"cannot be nested in a collections\.defaultdict"):
+        execute_ir(ir, (X,))
+
+
+def test_no_op_that_takes_a_file_name_can_run() -> None:
+    for schema in torch._C._jit_get_all_schemas():
+        namespace, _, name = schema.name.partition("::")
+        if any("file" in argument.name for argument in schema.arguments):
+            overload = schema.overload_name or "default"
+            assert resolve_overload(f"{namespace}.{name}.{overload}") is None, schema
+
+
+def test_a_size_expression_cannot_take_time_without_end() -> None:
+    metas = [TensorMeta("x", ("s0",), "float32"), TensorMeta("y", ("((s0**64)**64)**64",), "int8")]
+    ir = IR([], metas, metas[:1], symbols={"s0": Symbol("s0")})
+    with pytest.raises(ExecutionError, match="input y: dimension 0 is 1"):
+        execute_ir(ir, (torch.ones(9), torch.ones(1, dtype=torch.int8)))

@@ -14,6 +14,7 @@ from torch import nn
 from tests.ir.roundtrip import roundtrip
 from torch_ir import (
     IR,
+    ExecutionError,
     ExportError,
     convert_exported_program,
     execute_ir,
@@ -286,6 +287,27 @@ def test_dynamic_and_derived_sizes(tmp_path: Path) -> None:
         result = execute_ir(ir, (a, b))
         assert torch.equal(result[0], torch.cat([a, a]) + b)
         assert result[1].shape == (3 * size + 1,) and result[2] == size
+
+
+def test_a_derived_size_whose_root_is_no_size_of_an_input(tmp_path: Path) -> None:
+    n = torch.export.Dim("n", min=2, max=50)
+    pairs = Calls(lambda x: x.reshape(-1, 2).sum(1))
+    ir = roundtrip(pairs, (torch.randn(6),), tmp_path, dynamic_shapes=(({0: 2 * n},),))
+    x = torch.randn(8)
+    assert torch.equal(execute_ir(ir, (x,)), x.reshape(-1, 2).sum(1))
+    with pytest.raises(ExecutionError, match="dimension 0 is 7, which 2"):
+        execute_ir(ir, (torch.ones(7),))
+    with pytest.raises(ExecutionError, match="= 51 must be at least 2 and at most 50"):
+        execute_ir(ir, (torch.ones(102),))
+
+
+def test_a_size_with_a_fraction(tmp_path: Path) -> None:
+    n = torch.export.Dim("n", min=4, max=50)
+    grow = Calls(lambda x: F.interpolate(x, scale_factor=1.5))
+    dynamic = (({2: n},),)
+    ir = roundtrip(grow, (torch.randn(1, 1, 8, 8),), tmp_path, dynamic_shapes=dynamic)
+    x = torch.randn(1, 1, 5, 8)
+    assert torch.equal(execute_ir(ir, (x,)), grow(x))
 
 
 def test_dynamic_integer_input(tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import doctest
+import fnmatch
 import importlib
 import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -64,6 +67,23 @@ def test_neither_max_nor_the_backend_is_imported() -> None:
     code += "('max', 'torch_max_backend', 'transformers')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_package_data_is_declared_and_found() -> None:
+    """What the code reads at run time must be in the wheel."""
+    pyproject = tomllib.loads((ROOT.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    declared = pyproject["tool"]["setuptools"]["package-data"]
+    for package, name in [
+        ("torch_ir", "ir.schema.json"),
+        ("torch_ir", "py.typed"),
+        ("torch_ir.visualize", "viewer.html"),
+        ("torch_ir.visualize", "viewer.css"),
+        ("torch_ir.visualize", "viewer.js"),
+    ]:
+        assert (resources.files(package) / name).is_file()
+        assert any(fnmatch.fnmatch(name, pattern) for pattern in declared[package]), name
+    known = {path.suffix for path in ROOT.rglob("*") if path.is_file()} - {".pyc"}
+    assert known == {".py", ".json", ".typed", ".html", ".css", ".js"}
 
 
 def test_files_are_small() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,15 @@ import torch
 from torch import nn
 
 from tests.ir.roundtrip import assert_same_ir, save_and_load
-from torch_ir import IR, SerializationError, execute_ir, extract_ir, load_ir, save_ir
+from torch_ir import (
+    IR,
+    SerializationError,
+    TensorMeta,
+    execute_ir,
+    extract_ir,
+    load_ir,
+    save_ir,
+)
 from torch_ir import serializer as serializer_module
 from torch_ir.serializer import deserialize_ir, serialize_ir
 
@@ -231,7 +240,8 @@ def test_missing_file_and_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "op", ["os.system.default", "aten.from_file.default", "prim.Print.default"]
+    "op",
+    ["os.system.default", "aten.from_file.default", "aten.save.default", "prim.Print.default"],
 )
 def test_a_hostile_op_is_loaded_as_a_name_and_never_run(document: Any, op: str) -> None:
     document["nodes"][0]["op"] = op
@@ -262,3 +272,86 @@ def test_files_of_old_versions_keep_loading_and_give_the_same(path: Path) -> Non
 def test_there_is_a_golden_of_each_version() -> None:
     versions = {json.loads(path.read_text())["schema_version"] for path in GOLDENS.glob("v*.json")}
     assert versions == set(range(1, serializer_module.SCHEMA_VERSION + 1))
+
+
+def test_an_ir_that_cannot_be_written_leaves_nothing(ir: IR, tmp_path: Path) -> None:
+    broken = deserialize_ir(serialize_ir(ir))
+    broken.nodes[0].arguments["input"] = object()
+    with pytest.raises(SerializationError, match="cannot be stored"):
+        save_ir(broken, tmp_path / "model.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_constants_are_taken_back_if_the_json_cannot_be_written(
+    ir: IR, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = os.replace
+
+    def full(source: str, target: Path) -> None:
+        if Path(target).suffix == ".json":
+            raise OSError("no space left on device")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(SerializationError, match="no space"):
+        save_ir(ir, tmp_path / "model.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_may_only_be_read(ir: IR, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(SerializationError, match="cannot be written"):
+        save_ir(ir, tmp_path / "model.json")
+
+
+def test_a_size_that_could_not_be_read_back_is_not_written() -> None:
+    meta = TensorMeta("x", ("s0['a']",), "float32")
+    with pytest.raises(SerializationError, match="is no size"):
+        serialize_ir(IR([], [meta], [meta]))
+
+
+def test_what_has_no_end_is_not_read() -> None:
+    with pytest.raises(SerializationError, match="the limit is"):
+        load_ir("/dev/zero", max_bytes=1000)
+
+
+@pytest.mark.parametrize("field", ["format", "model_name", "inputs", "nodes", "out_spec"])
+def test_any_depth_of_nesting(field: str) -> None:
+    document = {"format": "torch_ir", "schema_version": 1, "inputs": [], "nodes": [], "outputs": []}
+    text = json.dumps({**document, field: "HERE"})
+    for depth in range(800, 1010, 3):  # about as deep as Python's own limit
+        with pytest.raises(SerializationError):
+            deserialize_ir(text.replace('"HERE"', "[" * depth + "]" * depth))
+
+
+def small_document(*nodes: Any) -> str:
+    document = {"format": "torch_ir", "schema_version": 1, "inputs": [], "outputs": []}
+    return json.dumps({**document, "nodes": nodes})
+
+
+def many(count: int) -> Any:
+    return {"name": "many", "op": "a.b.c", "args": {}, "out": ["int8[]"] * count}
+
+
+def test_a_small_file_cannot_stand_for_endless_edges() -> None:
+    lists = {"name": "n", "op": "a.b.c", "args": {"x": ["%many"] * 10_000}}
+    singles = {"name": "n", "op": "a.b.c", "args": {f"x{i}": "%many" for i in range(10_000)}}
+    for node in (lists, singles):
+        with pytest.raises(SerializationError, match="read more than"):
+            deserialize_ir(small_document(many(10_000), node))
+
+
+def test_files_with_many_of_something_load_in_time() -> None:
+    count = 5000
+    picks = [
+        {"name": f"n{i}", "op": "getitem", "args": {"input": "%many", "index": i}, "out": "int8[]"}
+        for i in range(count)
+    ]
+    loaded = deserialize_ir(small_document(many(count), *picks))
+    assert [node.inputs[0].name for node in loaded.nodes[1:]] == [f"many.{i}" for i in range(count)]
+    keys = ",".join(f'"k{i}":1' for i in range(300_000))
+    start = time.process_time()
+    with pytest.raises(SerializationError, match="'k299999' occurs twice"):
+        deserialize_ir(f'{{{keys},"k299999":1}}')
+    assert time.process_time() - start < 20

@@ -44,7 +44,7 @@ def test_passes_with_the_models_weights(ir: IR, model: Model, tmp_path: Path) ->
     assert report.min_snr_db == math.inf
     names = ["['y']", "['hidden']", "['rows']", "['none']"]
     assert [output.name for output in report.outputs] == names
-    assert str(report).startswith("verification passed: 3 values")
+    assert str(report).startswith("verification passed: 4 values")
 
 
 def test_default_tolerance_is_1e_4(ir: IR, model: Model) -> None:
@@ -59,7 +59,7 @@ def test_report_of_a_failure(ir: IR, model: Model) -> None:
     state = dict(model.state_dict())
     state["last.bias"] = state["last.bias"] + 1
     passed, report = verify_ir_with_state_dict(ir, state, model, (X,))
-    y, hidden, _ = report.outputs
+    y, hidden, *_ = report.outputs
     assert not passed and hidden.matches and not y.matches
     assert y.max_abs_error == pytest.approx(1, abs=1e-5) and y.snr_db < 20
     assert "6 of 6 values differ" in str(report)
@@ -96,11 +96,40 @@ def test_other_structure_is_a_failure(ir: IR, model: Model) -> None:
     assert not passed and "nest differently" in str(report)
 
 
+def test_a_key_that_is_none_is_not_a_key_that_is_missing(ir: IR, model: Model) -> None:
+    class Other(Model):
+        def forward(self, x: torch.Tensor) -> Any:
+            return {key: value for key, value in super().forward(x).items() if value is not None}
+
+    other = Other()
+    other.load_state_dict(model.state_dict())
+    passed, report = verify_ir_with_state_dict(ir, model.state_dict(), other, (X,))
+    assert not passed and "nest differently" in str(report)
+
+
 def test_an_ir_that_cannot_run_is_reported(ir: IR, model: Model, tmp_path: Path) -> None:
     passed, report = verify_ir_with_state_dict(ir, {}, model, (X,))
     assert not passed and "missing" in str(report.error_message)
     passed, report = verify_ir(ir, tmp_path / "none.pt", model, (X,))
     assert not passed and "no such file" in str(report.error_message)
+
+
+def test_a_parameter_that_the_model_changes_is_compared() -> None:
+    class Count(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.n = nn.Parameter(torch.zeros(1), requires_grad=False)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.n.add_(1)
+            return x + self.n
+
+    model = Count()
+    passed, report = verify_ir_with_state_dict(
+        extract_ir(model, (X,)), model.state_dict(), model, (X,)
+    )
+    assert passed and [output.name for output in report.outputs] == ["output", "mutation of n"]
+    assert model.n.item() == 0
 
 
 def test_random_ops_see_the_same_numbers() -> None:

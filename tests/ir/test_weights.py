@@ -128,6 +128,11 @@ def test_a_pickle_with_code_is_refused(tmp_path: Path) -> None:
         ("w.index.json", b"[]", "no weight_map"),
         ("w.index.json", b"{", "not readable"),
         ("w.index.json", b'{"weight_map": {"a": "../../x.safetensors"}}', "no file beside"),
+        ("w.index.json", b'{"weight_map": {"a": "/etc/passwd"}}', "no file beside"),
+        ("w.index.json", b'{"weight_map": {"a": ".."}}', "no file beside"),
+        ("w.index.json", b'{"weight_map": {"a": ""}}', "no file beside"),
+        ("w.index.json", b'{"weight_map": {"a": "w.index.json"}}', "no file beside"),
+        ("w.index.json", b'{"weight_map": {"a": 3}}', "no file beside"),
     ],
 )
 def test_damaged_files(name: str, content: bytes, message: str, tmp_path: Path) -> None:
@@ -156,3 +161,29 @@ def test_missing_weights_are_all_listed(ir: IR) -> None:
     with pytest.raises(WeightLoadError) as failure:
         weight_loader_module.match_weights(ir, {})
     assert all(key in str(failure.value) for key in ("a.weight", "a.bias", "b.weight", "b.bias"))
+
+
+def test_a_shard_that_is_missing_or_lacks_a_key(model: Model, ir: IR, tmp_path: Path) -> None:
+    path = write("index", model.state_dict(), tmp_path)
+    places = json.loads(path.read_text())["weight_map"]
+    path.write_text(json.dumps({"weight_map": places | {"c.weight": places["a.weight"]}}))
+    with pytest.raises(WeightLoadError, match=r"lacks what the index says: c\.weight"):
+        load_weights(path)
+    assert set(load_weights(path, ir)) == set(model.state_dict())
+    (tmp_path / places["a.weight"]).unlink()
+    with pytest.raises(WeightLoadError, match=rf"{places['a.weight']}: no such file"):
+        load_weights(path, ir)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({"a.weight": [[1.0]]}, r"a\.weight: the IR says float32\[4, 3\], got \[\[1\.0\]\]"),
+        ([torch.ones(1)], "must be a state_dict, not a list"),
+        ("model.safetensors", "weights_path="),
+        ({1: torch.ones(1)}, "not weights of this model: 1"),
+    ],
+)
+def test_weights_that_are_no_state_dict(ir: IR, weights: Any, message: str) -> None:
+    with pytest.raises(WeightLoadError, match=message):
+        execute_ir(ir, (X,), weights)
