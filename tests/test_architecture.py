@@ -20,7 +20,7 @@ IR = ROOT / "torch_ir"
 FLOORS = [
     ["errors", "types", "stats"],
     ["flags", "devices", "program"],
-    ["constants", "shapes", "artifacts", "registry", "weights", "folding"],
+    ["constants", "shapes", "artifacts", "compile_history", "registry", "weights", "folding"],
     ["promotion", "mojo_kernels", "progress", "fingerprint"],
     ["aten_functions", "graph_builder"],
     ["fx_importer", "ir_importer"],

@@ -11,6 +11,7 @@ same content twice. The least recently used artifacts go when the store outgrows
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
@@ -50,18 +51,14 @@ class ArtifactStore:
             name, place, checksum = entry.read_text().split()
             index = int(place)
             path = self.modules / name
-            content = path.read_bytes()
+            actual = _checksum_of(path)
         except (OSError, ValueError):
             entry.unlink(missing_ok=True)
             return None
-        if _checksum(content) != checksum:
+        if actual != checksum:
             entry.unlink(missing_ok=True)
             path.unlink(missing_ok=True)
             return None
-        try:
-            os.utime(path)  # used now: the last to be evicted
-        except FileNotFoundError:
-            return None  # evicted by another process since we read it
         return path, index
 
     def add(self, keys: Iterable[str | None], export: Callable[[Path], object]) -> Path:
@@ -135,6 +132,25 @@ class ArtifactStore:
                 for path in stray.iterdir():
                     path.unlink(missing_ok=True)
                 stray.rmdir()
+
+
+_CHECKSUMS: dict[Path, tuple[tuple[int, int, int], str]] = {}
+"""By path: the file's state and its checksum. Many graphs of one process share an artifact."""
+
+
+def _state(path: Path) -> tuple[int, int, int]:
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_ctime_ns
+
+
+def _checksum_of(path: Path) -> str:
+    known = _CHECKSUMS.get(path)
+    if known is None or known[0] != _state(path):
+        checksum = _checksum(path.read_bytes())
+        with contextlib.suppress(PermissionError):  # a store that others fill
+            os.utime(path)  # used now: the last to be evicted
+        known = _CHECKSUMS[path] = (_state(path), checksum)
+    return known[1]
 
 
 def _checksum(content: bytes) -> str:

@@ -23,6 +23,7 @@ from max.graph import Module
 
 from torch_max_backend import (
     artifacts,
+    compile_history,
     graph_builder,
     mojo_kernels,
     progress,
@@ -177,10 +178,13 @@ class Engine:
     def _compile_all(self, graphs: list[CompiledGraph]) -> None:
         distinct = {graph.key: graph for graph in graphs}
         nodes = sum(len(graph.program.calls) for graph in distinct.values())
+        kept = bool(artifacts.default_store().limit) and any(g.portable for g in graphs)
+        expected = compile_history.expected_seconds(nodes)
         start = time.perf_counter()
-        with progress.compiling(len(distinct), nodes):
+        with progress.compiling(len(distinct), nodes, expected, kept):
             self._compile(list(distinct.values()))
         seconds = time.perf_counter() - start
+        _remember(len(distinct), nodes, seconds)
         stats.count("compile_seconds", seconds)
         report("compile", seconds, f"{len(distinct)} graphs, {nodes} nodes")
         failed = []
@@ -265,6 +269,13 @@ class Engine:
                 show_max_graph(graph)
             report("lower", time.perf_counter() - start, f"{len(graphs)} graphs")
             return module
+
+
+def _remember(graphs: int, nodes: int, seconds: float) -> None:
+    try:
+        compile_history.record(graphs, nodes, seconds)
+    except OSError as error:
+        warnings.warn(f"the time of a compile could not be kept: {error}", stacklevel=2)
 
 
 def _kernels(graphs: Sequence[CompiledGraph]) -> list[Path]:
