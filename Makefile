@@ -24,7 +24,7 @@ format: $(INSTALLED)
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.overhead
-	$(BIN)/python -m benchmarks.run --output docs
+	$(BIN)/python -m benchmarks.run --cold --output docs
 
 $(INSTALLED): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

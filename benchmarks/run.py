@@ -1,8 +1,8 @@
 """`make bench`: every engine on every model, in one interleaved run, as one table.
 
 Each engine runs in a process of its own. The processes of one model take turns, some calls each, so
-that a noisy neighbour meets all of them alike; the table shows medians and the spread. The first
-call is measured twice for us: cold (an empty cache) with --cold, and warm.
+that a noisy neighbour meets all of them alike; the table shows medians and the spread. `--cold` adds
+the first call with empty caches. `--output docs` writes the page, its JSON and its chart.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import platform
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -89,38 +91,88 @@ def measure(name: str, engines: list[str], rounds: int, calls: int) -> dict[str,
     return {peer.engine: peer.result() for peer in peers}
 
 
-def cold_first_call(name: str) -> float | None:
-    """Seconds of our first call with empty caches, MAX's own included."""
+def cold_first_call(engine: str, name: str) -> float | None:
+    """Seconds of the first call with empty caches, MAX's and inductor's own included."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {
             "TORCH_MAX_BACKEND_CACHE_DIR": f"{folder}/ours",
             "MODULAR_CACHE_DIR": f"{folder}/modular",
+            "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
         }
-        peer = Peer("max", name, environment)
+        peer = Peer(engine, name, environment)
         peer.close()
         return peer.ready.get("first")
+
+
+HEADER = """# Benchmarks
+
+`make bench` wrote this page. Inference in float32, batch 1 (the MLP: 32), random weights. Every engine runs in a process of its own; the processes of one model take turns
+({calls} calls each, {rounds} rounds), so that a noisy neighbour meets all of them alike. Times are
+medians with their quartiles. "First call" is everything from `torch.compile` to the first result:
+cold with empty caches, warm in a second process. Peak memory is the process's maximum, with the
+eager reference run. {machine}
+
+![Speed relative to eager](benchmarks.png)
+
+Ratios of medians, ours against the others (above 1: ours is faster):
+
+{ratios}
+
+All figures ([as JSON](benchmarks.json)):
+
+{table}
+"""
+
+
+def machine() -> str:
+    """One sentence about what this ran on."""
+    model = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "max", "onnxruntime"))
+    return f"Machine: {model}, {os.cpu_count()} cores; {packages}."
+
+
+def ratios(results: dict[str, Any]) -> str:
+    """Ours against each peer, as Markdown."""
+    peers = [engine for engine in ENGINES if engine != "max"]
+    lines = [
+        "| model | " + " | ".join(peers) + " |",
+        "|---" * (len(peers) + 1) + "|",
+    ]
+    for name, engines in results.items():
+        ours = engines.get("max", {}).get("median_ms")
+        cells = []
+        for peer in peers:
+            theirs = engines.get(peer, {}).get("median_ms")
+            cells.append(f"{theirs / ours:.2f}" if ours and theirs else "–")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 def table(results: dict[str, Any]) -> str:
     """The results as Markdown."""
     lines = [
-        "| model | engine | median ms | quartiles | × eager | first call s | peak MB | max error |",
+        "| model | engine | median ms | quartiles | first call cold s | warm s | peak MB "
+        "| max error |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, engines in results.items():
-        eager = engines.get("eager", {}).get("median_ms")
         for engine, r in engines.items():
             if "failure" in r:
                 lines.append(f"| {name} | {engine} | failed: {r['failure'][:80]} | | | | | |")
                 continue
-            speed = f"{eager / r['median_ms']:.2f}" if eager else ""
-            first = f"{r['first_s']:.1f}"
-            if "cold_first_s" in r:
-                first += f" (cold {r['cold_first_s']:.0f})"
+            cold = r.get("cold_first_s")
             low, high = r["quartiles_ms"]
             lines.append(
-                f"| {name} | {engine} | {r['median_ms']:.2f} | {low:.2f}–{high:.2f} | {speed} "
-                f"| {first} | {r['peak_mb']:.0f} | {r['error']:.1e} |"
+                f"| {name} | {engine} | {r['median_ms']:.2f} | {low:.2f}–{high:.2f} "
+                f"| {'' if cold is None else f'{cold:.1f}'} | {r['first_s']:.1f} "
+                f"| {r['peak_mb']:.0f} | {r['error']:.1e} |"
             )
     return "\n".join(lines)
 
@@ -179,19 +231,26 @@ def main() -> None:
     parser.add_argument("--engines", nargs="*", default=list(ENGINES), choices=ENGINES)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--calls", type=int, default=4)
-    parser.add_argument("--cold", action="store_true", help="also our first call with empty caches")
-    parser.add_argument("--output", type=Path, help="folder for results.json, table and chart")
+    parser.add_argument("--cold", action="store_true", help="also first calls with empty caches")
+    parser.add_argument("--output", type=Path, help="folder for benchmarks.md, .json and .png")
     args = parser.parse_args()
     results: dict[str, Any] = {}
     for name in args.models:
         results[name] = measure(name, args.engines, args.rounds, args.calls)
-        if args.cold and "max" in args.engines:
-            results[name]["max"]["cold_first_s"] = cold_first_call(name)
+        for engine in {"max", "inductor"} & set(args.engines) if args.cold else ():
+            results[name][engine]["cold_first_s"] = cold_first_call(engine, name)
         show({name: results[name]})
     if args.output:
         args.output.mkdir(parents=True, exist_ok=True)
         (args.output / "benchmarks.json").write_text(json.dumps(results, indent=1))
-        (args.output / "benchmarks_table.md").write_text(table(results) + "\n")
+        page = HEADER.format(
+            calls=args.calls,
+            rounds=args.rounds,
+            machine=machine(),
+            ratios=ratios(results),
+            table=table(results),
+        )
+        (args.output / "benchmarks.md").write_text(page)
         chart(results, args.output / "benchmarks.png")
 
 
