@@ -165,6 +165,7 @@ def pipeline(name: str) -> dict[str, float]:
         "extract_s": extract,
         "save_ms": save * 1e3,
         "load_ms": load * 1e3,
+        "load_save_ms": (load + save) * 1e3,
         "file_kib": size / 1024,
     }
 

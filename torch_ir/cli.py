@@ -22,6 +22,7 @@ import safetensors.torch
 import torch
 import torch.utils._pytree as pytree
 from rich.console import Console
+from rich.text import Text
 
 from torch_ir.diff import diff_irs
 from torch_ir.errors import TorchIRError
@@ -37,7 +38,8 @@ from torch_ir.weight_loader import load_weights, weight_files
 
 __all__ = ["main"]
 
-_STDERR = Console(stderr=True, soft_wrap=True)
+# What is printed holds names: `models:M:` is no emoji, `[4]` no markup.
+_STDERR = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
 
 
 @contextmanager
@@ -45,11 +47,11 @@ def _working(what: str) -> Iterator[None]:
     """Say what is going on: a spinner on a terminal, a line when done elsewhere."""
     start = time.perf_counter()
     if _STDERR.is_terminal:
-        with _STDERR.status(what):
+        with _STDERR.status(Text(what)):
             yield
     else:
         yield
-    _STDERR.print(f"{what}: {time.perf_counter() - start:.1f} s", highlight=False)
+    _STDERR.print(f"{what}: {time.perf_counter() - start:.1f} s")
 
 
 def _print(as_json: bool, data: dict[str, Any], text: str) -> None:
@@ -335,9 +337,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = args.run(args)
         return code
     except (TorchIRError, UsageError, OSError, ValueError) as error:
-        _STDERR.print(
-            f"torch-ir {args.command}: {error}", style="red", markup=False, highlight=False
-        )
+        _STDERR.print(f"torch-ir {args.command}: {error}", style="red")
         return 2
     except Exception:  # of the model's own code, most likely; 1 would mean "the answer is no"
         traceback.print_exc()

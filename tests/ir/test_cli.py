@@ -251,3 +251,15 @@ def test_a_folder_that_is_not_there(
     output = tmp_path / "missing" / f"x{suffix}"
     assert main([command, target, *rest, "-o", str(output)]) == 2
     assert "there is no folder" in capsys.readouterr().err
+
+
+M = Small
+
+
+def test_names_are_printed_as_they_are(tmp_path: Path, capsys: Any) -> None:
+    target = f"{__name__}:M"
+    path = str(tmp_path / "m.json")
+    assert main(["extract", target, "--input", "float32[2,4]", "-o", path]) == 0
+    assert f"building {target} on meta" in capsys.readouterr().err
+    assert main(["verify", path, target]) == 0
+    assert f"building {target}: " in capsys.readouterr().err
