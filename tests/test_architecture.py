@@ -28,6 +28,7 @@ FLOORS = [
     ["profiling"],
     ["compiled_graph"],
     ["engine"],
+    ["aot_cache"],
     ["compiler"],
     ["__init__", "cli", "__main__"],
 ]

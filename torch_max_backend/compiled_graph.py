@@ -40,9 +40,6 @@ class CompiledGraph:
         what: str = "",
         kind: Kind = Kind.INFERENCE,
     ) -> None:
-        # AOTAutograd: takes one list and may empty it. Of the instance, because Dynamo's wrapper of
-        # a backward copies just those attributes.
-        self._boxed_call = True
         self.program = program
         self.kernels = tuple(kernels)
         self.what = what

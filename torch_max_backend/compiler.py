@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,7 +16,7 @@ from torch._functorch import config as functorch_config
 from torch._guards import CompileContext, TracingContext
 from torch.export.exported_program import _override_composite_implicit_decomp
 
-from torch_max_backend import flags, graph_builder, profiling, stats
+from torch_max_backend import aot_cache, flags, graph_builder, profiling, stats
 from torch_max_backend.compiled_graph import CompiledGraph, Kind
 from torch_max_backend.engine import ENGINE, kernel_packages
 from torch_max_backend.folding import fold_constants
@@ -64,11 +65,15 @@ def max_backend(
 
     start = time.perf_counter()
     # Both directions are lowered before the first run, so that they compile as one Module.
-    with _whole_composites(), functorch_config.patch(force_non_lazy_backward_lowering=True):
+    with (
+        _whole_composites(),
+        functorch_config.patch(force_non_lazy_backward_lowering=True),
+        aot_cache.keyed(kernels, dataclasses.replace(chosen, tiered=None)),
+    ):
         function = aot_autograd(
-            fw_compiler=compiler(Kind.FORWARD),
-            bw_compiler=compiler(Kind.BACKWARD),
-            inference_compiler=compiler(Kind.INFERENCE),
+            fw_compiler=aot_cache.cacheable(compiler(Kind.FORWARD)),
+            bw_compiler=aot_cache.cacheable(compiler(Kind.BACKWARD)),
+            inference_compiler=aot_cache.cacheable(compiler(Kind.INFERENCE)),
             decompositions=decomposition_table(),
         )(gm, example_inputs)
     profiling.report("trace", time.perf_counter() - start, "AOTAutograd and lowering")

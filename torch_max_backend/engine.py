@@ -58,19 +58,28 @@ class Engine:
     @in_default_mlir_context  # entered for the main thread only, and users have others
     def submit(self, graph: CompiledGraph, *, lower: bool = True) -> None:
         """Queue a graph. With `lower`, errors of its own lowerings are raised here and now."""
+        if self.adopt(graph):
+            return
         stats.count("graphs")
         stats.count("nodes_on_max", len(graph.program.calls))
-        model = self._find(graph)
-        if model is not None:
-            stats.count("cache_hits")
-            graph.ready(model)
-            self._models[graph.key] = graph
-            return
         if lower:
             self._build([graph])
         graph.ran_on_torch = not lower or self.deferring
         with self._lock:
             self._pending.append(graph)
+
+    @in_default_mlir_context
+    def adopt(self, graph: CompiledGraph) -> bool:
+        """Make a graph ready whose model was compiled before; False if there is none."""
+        model = self._find(graph)
+        if model is None:
+            return False
+        stats.count("graphs")
+        stats.count("nodes_on_max", len(graph.program.calls))
+        stats.count("cache_hits")
+        graph.ready(model)
+        self._models[graph.key] = graph
+        return True
 
     def _find(self, graph: CompiledGraph) -> Model | None:
         """The graph's model, compiled earlier in this process or in another one."""

@@ -6,6 +6,7 @@ equal graphs are compiled once, ever.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -102,6 +103,17 @@ class Call:
     used_outputs: frozenset[int]
     source: str | None = None
     """The user's line: `file:line  code`."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # PyTorch's ops cannot be pickled; their names can.
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return _unpickled_call, ({**values, "op": str(self.op)},)
+
+
+def _unpickled_call(values: dict[str, Any]) -> Call:
+    namespace, packet, overload = values["op"].split(".")
+    op = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+    return Call(**{**values, "op": op})
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,11 @@ class OpMapping(MutableMapping[Any, Lowering]):
 
     def __init__(self) -> None:
         self._entries: dict[Op, Entry] = {}
+        self._removed: set[Op] = set()
+
+    def is_builtin(self) -> bool:
+        """Whether the table is as the package made it: nothing added, replaced or removed."""
+        return not self._removed and all(entry.builtin for entry in self._entries.values())
 
     def register(
         self, op: Any, lowering: Any, *, needs_call: bool, builtin: bool, override: bool
@@ -96,7 +101,8 @@ class OpMapping(MutableMapping[Any, Lowering]):
         self.register(op, lowering, needs_call=needs_call, builtin=False, override=True)
 
     def __delitem__(self, op: Any) -> None:
-        del self._entries[op]
+        if self._entries.pop(op).builtin:
+            self._removed.add(op)
 
     def __iter__(self) -> Iterator[Op]:
         return iter(self._entries)

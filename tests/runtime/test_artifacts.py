@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from torch_max_backend import mojo_kernels
 from torch_max_backend.artifacts import ArtifactStore
 
 MEGABYTE = 2**20
@@ -119,9 +120,11 @@ def test_killed_writers_leave_a_usable_store(store: ArtifactStore) -> None:
 
 
 PROGRAM = """
-    import torch
-    from torch_max_backend import compile_stats, compile_together, max_backend
     import sys
+
+    import torch
+    from torch._dynamo.utils import counters
+    from torch_max_backend import compile_stats, compile_together, max_backend
 
     functions = {
         "square": lambda x: x * x + 0.125,
@@ -136,16 +139,25 @@ PROGRAM = """
         torch.testing.assert_close(
             torch.compile(functions[name], backend=max_backend)(x), functions[name](x)
         )
-    print(int(compile_stats()["modules"]), int(compile_stats()["cache_hits"]))
+    traced = counters["aot_autograd"]["autograd_cache_miss"]
+    print(int(compile_stats()["modules"]), traced)
 """
 
 
-def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
+def test_a_second_process_compiles_nothing_and_traces_nothing(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(textwrap.dedent(PROGRAM))
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    (cache / "kernels").symlink_to(mojo_kernels.package().parent)  # they are not the question
 
-    def run(*names: str) -> list[int]:
-        environment = {**os.environ, "TORCH_MAX_BACKEND_CACHE_DIR": str(tmp_path / "cache")}
+    def run(*names: str) -> tuple[int, int]:
+        """How many Modules were compiled, and how many graphs AOTAutograd traced."""
+        environment = {
+            **os.environ,
+            "TORCH_MAX_BACKEND_CACHE_DIR": str(cache),
+            "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "torch"),
+        }
         done = subprocess.run(
             [sys.executable, script, *names],
             env=environment,
@@ -154,7 +166,11 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        return [int(word) for word in done.stdout.split()]
+        modules, traced = map(int, done.stdout.split())
+        return modules, traced
 
-    assert run("square", "shift", "both")[0] == 1
-    assert run("both", "square")[0] == 0, "the same graphs in another batch were compiled again"
+    assert run("square", "shift", "both") == (1, 3)
+    assert run("both", "square") == (0, 0), "the same graphs in another batch were made again"
+    for path in (cache / "artifacts").iterdir():
+        path.unlink()
+    assert run("square")[0] == 1, "traced graphs without their compiled code are compiled again"
