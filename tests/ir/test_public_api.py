@@ -14,8 +14,10 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
+import torch
 
 import torch_ir
+from torch_ir.serializer import deserialize_ir
 
 ROOT = Path(torch_ir.__file__).parent
 PROMISED = [
@@ -94,17 +96,40 @@ def test_files_are_small() -> None:
 DOCS = ROOT.parent / "docs"
 
 
-@pytest.mark.parametrize("name", ["torch_ir.md", "torch_ir.ko.md"])
+@pytest.mark.parametrize(
+    "name", ["torch_ir.md", "torch_ir.ko.md", "visualization.md", "visualization.ko.md"]
+)
 def test_examples_in_docs_run(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    torch_ir.extract_ir(torch.nn.ReLU(), (torch.ones(2),)).save("model.json")
     text = (DOCS / name).read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert blocks
     namespace: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, name, "exec"), namespace)
+
+
+@pytest.mark.parametrize("name", ["ir_format.md", "ir_format.ko.md"])
+def test_the_example_of_the_format_page_loads_and_runs(name: str) -> None:
+    text = (DOCS / name).read_text(encoding="utf-8")
+    (block,) = re.findall(r"```json\n(.*?)```", text, flags=re.DOTALL)
+    ir = deserialize_ir(block)
+    weights = {"fc.weight": torch.ones(2, 8), "fc.bias": torch.zeros(2)}
+    assert torch_ir.execute_ir(ir, (torch.ones(5, 8),), weights).tolist() == [[8.0, 8.0]] * 5
+
+
+def test_english_and_korean_pages_have_the_same_parts() -> None:
+    for page in DOCS.glob("*.ko.md"):
+        other = DOCS / page.name.replace(".ko.md", ".md")
+        shapes = []
+        for path in (page, other):
+            lines = path.read_text(encoding="utf-8").splitlines()
+            marks = [line.partition(" ")[0] for line in lines if line.startswith("#")]
+            shapes.append((marks, sum(line.startswith("|") for line in lines)))
+        assert shapes[0] == shapes[1], page.name
 
 
 def test_the_format_page_names_every_field() -> None:
