@@ -124,7 +124,7 @@ def _owns_its_memory(value: fx.Node) -> bool:
 
 
 def _keeps_meta(node: fx.Node, value: fx.Node) -> bool:
-    """An in-place op keeps shape and dtype; its functional twin may widen the dtype."""
+    """Whether the result has the shape and dtype of the value that is written."""
     before, after = value.meta.get("val"), node.meta.get("val")
     return (
         isinstance(before, torch.Tensor)
@@ -134,35 +134,46 @@ def _keeps_meta(node: fx.Node, value: fx.Node) -> bool:
     )
 
 
-def _promotes(node: fx.Node, twin: torch._ops.OpOverload) -> bool:
-    """Whether the functional twin would give another dtype than the in-place op does."""
-    value = node.args[0]
-    assert isinstance(value, fx.Node)
-    dtype = value.meta["val"].dtype
-    others = [a.meta.get("val") if isinstance(a, fx.Node) else a for a in node.args[1:]]
-    others += [a.meta.get("val") if isinstance(a, fx.Node) else a for a in node.kwargs.values()]
-    for other in others:
-        if isinstance(other, torch.Tensor) and other.dtype != dtype:
-            return True
-        if isinstance(other, float | torch.SymFloat) and not dtype.is_floating_point:
-            return True
-        if isinstance(other, torch.Tensor) and other.dim() > value.meta["val"].dim():
-            return True
-    return not dtype.is_floating_point and len(node.args) == 1
+def _promotes(
+    node: fx.Node, twin: torch._ops.OpOverload, known: dict[tuple[Any, ...], torch.dtype | None]
+) -> bool:
+    """Whether the functional twin gives another dtype than the in-place op keeps.
+
+    `half.add_(float)` stays half, `x.eq_(y)` does not become bool. The twin is asked, on values
+    without memory; once (`known`) for each combination of what decides a dtype.
+    """
+    args: Any = fx.map_arg(node.args, lambda n: n.meta.get("val"))
+    kwargs: Any = fx.map_arg(node.kwargs, lambda n: n.meta.get("val"))
+    key = (twin, *map(_decides_dtype, args), *map(_decides_dtype, kwargs.values()))
+    if key not in known:
+        try:
+            with torch.no_grad():
+                result = twin(*args, **kwargs)
+            known[key] = result.dtype if isinstance(result, torch.Tensor) else None
+        except Exception:  # PyTorch's own functionalization will know better
+            known[key] = None
+    return known[key] is not args[0].dtype
+
+
+def _decides_dtype(argument: Any) -> Any:
+    if isinstance(argument, torch.Tensor):
+        return argument.dtype, argument.dim() == 0
+    return argument if isinstance(argument, torch.dtype) else type(argument)
 
 
 def _rewrite(ep: ExportedProgram, writers: list[fx.Node]) -> ExportedProgram | None:
     """Rule 2 for every writer, or None (and no change) if it does not hold for one of them."""
     twins: dict[fx.Node, torch._ops.OpOverload] = {}
+    dtypes: dict[tuple[Any, ...], torch.dtype | None] = {}
     for node in writers:
         value, twin = node.args[0] if node.args else None, _functional_twin(node.target)
         detach = node.target is aten.detach_.default
         if not isinstance(value, fx.Node) or twin is None or not _keeps_meta(node, value):
             return None
         # detach_ writes no data: it is fine on anything.
-        if not detach and (_promotes(node, twin) or not _owns_its_memory(_root(value, writers))):
+        if not detach and not (_owns_its_memory(_root(value, writers)) and _owns_its_memory(value)):
             return None
-        if not detach and not _owns_its_memory(value):
+        if not detach and _promotes(node, twin, dtypes):
             return None
         twins[node] = twin
     specs = {spec.arg.name: spec for spec in ep.graph_signature.input_specs if spec.arg}

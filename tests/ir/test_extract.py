@@ -401,6 +401,18 @@ def _without_gradients(x: torch.Tensor) -> torch.Tensor:
     return y
 
 
+def _compared(x: torch.Tensor) -> torch.Tensor:
+    y = x + 0
+    y.gt_(0)
+    return y * 2
+
+
+def _negated(x: torch.Tensor) -> torch.Tensor:
+    y = x.round().int()
+    y.logical_not_()
+    return y
+
+
 def _with_another_dtype(x: torch.Tensor) -> torch.Tensor:
     y = x.half()
     y.add_(x)
@@ -417,6 +429,8 @@ def _with_another_dtype(x: torch.Tensor) -> torch.Tensor:
         _in_a_branch,
         _without_gradients,
         _with_another_dtype,
+        _compared,
+        _negated,
     ],
 )
 def test_in_place_ops_become_functional(function: Any, tmp_path: Path) -> None:
