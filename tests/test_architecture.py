@@ -24,11 +24,12 @@ FLOORS = [
     ["promotion", "mojo_kernels", "progress", "fingerprint"],
     ["aten_functions", "graph_builder"],
     ["fx_importer", "ir_importer"],
+    ["partition"],
     ["runtime"],
     ["profiling"],
     ["compiled_graph"],
     ["engine"],
-    ["aot_cache"],
+    ["aot_cache", "graph_compiler"],
     ["compiler"],
     ["__init__", "cli", "__main__"],
 ]

@@ -21,12 +21,12 @@ from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompil
 from torch._inductor.output_code import OutputCode
 
 from torch_max_backend import artifacts, fingerprint
-from torch_max_backend.compiled_graph import CompiledGraph, Kind
+from torch_max_backend.compiled_graph import CompiledGraph, Kind, PartitionedGraph
 from torch_max_backend.engine import ENGINE
 from torch_max_backend.program import Program
 from torch_max_backend.registry import MAPPING_TORCH_ATEN_TO_MAX
 
-GraphCompiler = Callable[[fx.GraphModule, Sequence[Any]], CompiledGraph]
+GraphCompiler = Callable[[fx.GraphModule, Sequence[Any]], CompiledGraph | PartitionedGraph]
 
 
 class CacheableGraph(OutputCode):
@@ -69,14 +69,32 @@ def _never(args: list[Any]) -> list[Any]:
     raise AssertionError("a graph from the cache is compiled before its first call")
 
 
+class PassingGraph(OutputCode):
+    """A graph in parts: AOTAutograd's cache is told that it cannot be kept."""
+
+    def __init__(self, graph: PartitionedGraph) -> None:
+        self._boxed_call = True
+        self.graph = graph
+
+    def __call__(self, args: list[Any]) -> list[Any]:  # type: ignore[override]
+        return self.graph.run(args)
+
+    def prepare_for_serialization(self) -> None:
+        """AOTAutograd catches this, and keeps nothing."""
+        raise BypassAOTAutogradCache("a part of it runs on PyTorch")
+
+
 def cacheable(compiler: GraphCompiler) -> Any:
     """`compiler` as AOTAutograd wants it."""
 
-    def compile_graph(gm: fx.GraphModule, inputs: Sequence[Any]) -> CacheableGraph:
-        return CacheableGraph(compiler(gm, inputs))
+    def compile_graph(gm: fx.GraphModule, inputs: Sequence[Any]) -> OutputCode:
+        graph = compiler(gm, inputs)
+        if isinstance(graph, PartitionedGraph):
+            return PassingGraph(graph)
+        return CacheableGraph(graph)
 
     if usable():
-        return SerializableAOTDispatchCompiler(CacheableGraph, compile_graph)
+        return SerializableAOTDispatchCompiler(OutputCode, compile_graph)
     return compile_graph
 
 

@@ -39,6 +39,7 @@ class CompiledGraph:
         kernels: Sequence[Path],
         what: str = "",
         kind: Kind = Kind.INFERENCE,
+        may_fall_back: bool = False,
     ) -> None:
         self.program = program
         self.kernels = tuple(kernels)
@@ -48,6 +49,8 @@ class CompiledGraph:
         self.key = program.key(fingerprint.context(self.lowerings, kernels))
         self.portable = all(entry.builtin for entry in self.lowerings.values())
         """Another process may find it: its key holds nothing of this process alone."""
+        self.may_fall_back = may_fall_back
+        """If MAX refuses it, it stays on PyTorch, with a warning."""
         self.error: MaxCompilerError | None = None
         self.model: Model | None = None
         self.eager = _marking(eager) if kind is Kind.FORWARD else eager
@@ -64,6 +67,45 @@ class CompiledGraph:
 
     ran_on_torch = False
     """Set when a call may have run before the swap: a forward on PyTorch may still be open."""
+
+    @property
+    def settled(self) -> bool:
+        """Whether what a call runs is final."""
+        return self.model is not None or self.error is not None
+
+    def __call__(self, args: list[Any]) -> list[Any]:
+        return self.run(args)
+
+
+class PartitionedGraph:
+    """A graph of which some parts run on MAX (`islands`) and the rest on PyTorch.
+
+    It runs on PyTorch as a whole until its last island is settled, so that a backward never meets
+    a forward of which one half ran here and the other there.
+    """
+
+    def __init__(
+        self,
+        split: BoxedCall,
+        eager: BoxedCall,
+        islands: Sequence[CompiledGraph],
+        kind: Kind,
+    ) -> None:
+        self.split = split
+        self.islands = islands
+        self.kind = kind
+        self.eager = _marking(eager) if kind is Kind.FORWARD else eager
+        self.run: BoxedCall = self._unsettled
+        if all(island.settled for island in islands):
+            self.run = split
+
+    def _unsettled(self, args: list[Any]) -> list[Any]:
+        if not all(island.settled for island in self.islands):
+            return self.eager(args)
+        # A forward of this function may be open since before the swap.
+        backward = self.kind is Kind.BACKWARD
+        self.run = _in_tier_of_forward(self.eager, self.split) if backward else self.split
+        return self.run(args)
 
     def __call__(self, args: list[Any]) -> list[Any]:
         return self.run(args)

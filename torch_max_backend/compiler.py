@@ -13,16 +13,14 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._export.utils import _special_op_to_preserve_cia
 from torch._functorch import config as functorch_config
-from torch._guards import CompileContext, TracingContext
+from torch._guards import CompileContext
 from torch.export.exported_program import _override_composite_implicit_decomp
 
-from torch_max_backend import aot_cache, flags, graph_builder, profiling, stats
-from torch_max_backend.compiled_graph import CompiledGraph, Kind
+from torch_max_backend import aot_cache, flags, profiling, stats
+from torch_max_backend.compiled_graph import Kind
 from torch_max_backend.engine import ENGINE, kernel_packages
-from torch_max_backend.folding import fold_constants
-from torch_max_backend.fx_importer import import_fx
+from torch_max_backend.graph_compiler import GraphCompiler
 from torch_max_backend.registry import decomposition_table, preserved_composites
-from torch_max_backend.weights import pack_weights
 
 
 def max_backend(
@@ -48,21 +46,8 @@ def max_backend(
         stats.count("recompiles")
     kernels = kernel_packages(chosen.kernels)
     tiered = flags.tiered() if chosen.tiered is None else chosen.tiered
-
-    def compiler(kind: Kind) -> Callable[..., CompiledGraph]:
-        def compile_graph(graph: fx.GraphModule, inputs: Sequence[Any]) -> CompiledGraph:
-            profiling.show_graph(graph, kind.value)
-            program = fold_constants(import_fx(graph, _static_inputs(kind)))
-            graph_builder.check_supported(program)
-            if kind is Kind.INFERENCE and chosen.pack_weights:
-                program = pack_weights(program)
-            what = profiling.describe(graph, kind.value)
-            compiled = CompiledGraph(program, _eager(graph), kernels, what, kind)
-            ENGINE.submit(compiled, lower=not tiered)
-            return compiled
-
-        return compile_graph
-
+    may_fall_back = (chosen.fallback or flags.fallback()) == "eager"
+    graphs = GraphCompiler(chosen, kernels, tiered, may_fall_back)
     start = time.perf_counter()
     # Both directions are lowered before the first run, so that they compile as one Module.
     with (
@@ -71,9 +56,9 @@ def max_backend(
         aot_cache.keyed(kernels, dataclasses.replace(chosen, tiered=None)),
     ):
         function = aot_autograd(
-            fw_compiler=aot_cache.cacheable(compiler(Kind.FORWARD)),
-            bw_compiler=aot_cache.cacheable(compiler(Kind.BACKWARD)),
-            inference_compiler=aot_cache.cacheable(compiler(Kind.INFERENCE)),
+            fw_compiler=aot_cache.cacheable(graphs.of_kind(Kind.FORWARD)),
+            bw_compiler=aot_cache.cacheable(graphs.of_kind(Kind.BACKWARD)),
+            inference_compiler=aot_cache.cacheable(graphs.of_kind(Kind.INFERENCE)),
             decompositions=decomposition_table(),
         )(gm, example_inputs)
     profiling.report("trace", time.perf_counter() - start, "AOTAutograd and lowering")
@@ -97,23 +82,3 @@ def _whole_composites() -> contextlib.AbstractContextManager[None]:
     return _override_composite_implicit_decomp(
         dict.fromkeys(composites, _special_op_to_preserve_cia)
     )
-
-
-def _static_inputs(kind: Kind) -> frozenset[int]:
-    """Positions of parameters and buffers among a forward graph's inputs."""
-    context = TracingContext.try_get()
-    if kind is Kind.BACKWARD or context is None or context.fw_metadata is None:
-        return frozenset()
-    return frozenset(context.fw_metadata.static_input_indices)
-
-
-def _eager(gm: fx.GraphModule) -> Callable[[list[Any]], list[Any]]:
-    """PyTorch's own way to run the graph, for calls before it is compiled."""
-
-    def run(args: list[Any]) -> list[Any]:
-        with torch.no_grad():
-            results = list(gm(*args))
-        args.clear()
-        return results
-
-    return run

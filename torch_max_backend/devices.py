@@ -41,6 +41,11 @@ def max_dtype(dtype: torch.dtype) -> DType:
         raise UnsupportedDtypeError(f"MAX has no dtype for {dtype}") from None
 
 
+def is_on_max(dtype: torch.dtype) -> bool:
+    """Whether MAX has this dtype at all."""
+    return dtype in TORCH_TO_MAX
+
+
 def torch_dtype(dtype: DType) -> torch.dtype:
     """PyTorch's name of a MAX dtype."""
     try:

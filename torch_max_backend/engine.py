@@ -30,7 +30,7 @@ from torch_max_backend import (
     stats,
 )
 from torch_max_backend.compiled_graph import CompiledGraph
-from torch_max_backend.errors import EngineError, MaxCompilerError
+from torch_max_backend.errors import EngineError, FallbackWarning, MaxCompilerError
 from torch_max_backend.profiling import report, show_max_graph
 
 
@@ -56,15 +56,19 @@ class Engine:
         return InferenceSession(devices=[*devices, driver.CPU()])
 
     @in_default_mlir_context  # entered for the main thread only, and users have others
-    def submit(self, graph: CompiledGraph, *, lower: bool = True) -> None:
-        """Queue a graph. With `lower`, errors of its own lowerings are raised here and now."""
+    def lower(self, graph: CompiledGraph) -> None:
+        """Raise the errors of the graph's own lowerings, unless it is known to compile."""
+        if self._find(graph) is None:
+            self._build([graph])
+
+    @in_default_mlir_context
+    def submit(self, graph: CompiledGraph, *, background: bool = False) -> None:
+        """Queue a graph. In the `background`, calls run on PyTorch meanwhile."""
         if self.adopt(graph):
             return
         stats.count("graphs")
         stats.count("nodes_on_max", len(graph.program.calls))
-        if lower:
-            self._build([graph])
-        graph.ran_on_torch = not lower or self.deferring
+        graph.ran_on_torch = background or self.deferring
         with self._lock:
             self._pending.append(graph)
 
@@ -201,7 +205,10 @@ class Engine:
             twin = distinct[graph.key]
             if twin.model is None:
                 graph.error = twin.error
-                failed.append(graph)
+                if graph.may_fall_back:
+                    _stay_on_torch(graph)
+                else:
+                    failed.append(graph)
                 continue
             if graph is not twin:
                 graph.ready(twin.model)
@@ -278,6 +285,13 @@ class Engine:
                 show_max_graph(graph)
             report("lower", time.perf_counter() - start, f"{len(graphs)} graphs")
             return module
+
+
+def _stay_on_torch(graph: CompiledGraph) -> None:
+    nodes = len(graph.program.calls)
+    stats.count("nodes_on_max", -nodes)
+    stats.count("nodes_on_torch", nodes)
+    warnings.warn(f"a graph stays on PyTorch: {graph.error}", FallbackWarning, stacklevel=2)
 
 
 def _remember(graphs: int, nodes: int, seconds: float) -> None:

@@ -12,7 +12,15 @@ class UnsupportedOpError(MaxCompilerError):
 
 
 class LoweringError(MaxCompilerError):
-    """A lowering raised, or returned something that PyTorch would not have returned."""
+    """A lowering raised, or returned something that PyTorch would not have returned.
+
+    `node` is the name of the call in its graph, `builtin` tells whose lowering it was.
+    """
+
+    def __init__(self, message: str, node: str = "", builtin: bool = False) -> None:
+        super().__init__(message)
+        self.node = node
+        self.builtin = builtin
 
 
 class MappingError(MaxCompilerError, TypeError):
@@ -29,3 +37,7 @@ class EngineError(MaxCompilerError):
 
 class PackageError(MaxCompilerError):
     """A stored artifact or a Mojo kernel package could not be made or read."""
+
+
+class FallbackWarning(UserWarning):
+    """A part of a graph runs on PyTorch; the message names the op, the reason and the line."""

@@ -16,6 +16,7 @@ from torch_max_backend.errors import OptionError
 _PREFIXES = ("TORCH_MAX_BACKEND_", "PYTORCH_MAX_BACKEND_")
 _ON = {"1", "true", "yes"}
 _OFF = {"0", "false", "no", ""}
+FALLBACKS = ("eager", "error")
 
 
 def _text(name: str) -> str | None:
@@ -56,6 +57,14 @@ def tiered() -> bool:
     return _switch("TIERED", False)
 
 
+def fallback() -> str:
+    """TORCH_MAX_BACKEND_FALLBACK: "eager" runs on PyTorch what MAX cannot, "error" raises."""
+    value = _text("FALLBACK") or FALLBACKS[0]
+    if value not in FALLBACKS:
+        raise OptionError(f"TORCH_MAX_BACKEND_FALLBACK={value!r}: use {' or '.join(FALLBACKS)}")
+    return value
+
+
 def progress() -> bool:
     """TORCH_MAX_BACKEND_PROGRESS: a line in the terminal while MAX compiles (default on)."""
     return _switch("PROGRESS", True)
@@ -85,6 +94,8 @@ class Options:
 
     tiered: bool | None = None
     """Run on PyTorch until MAX has compiled in the background; None asks the environment."""
+    fallback: str | None = None
+    """What MAX cannot run: "eager" on PyTorch, "error" raises; None asks the environment."""
     pack_weights: bool = True
     """In inference graphs, hand matmul weights to MAX in its own layout, made once."""
     kernels: tuple[str, ...] = ()
@@ -107,6 +118,11 @@ class Options:
             if not isinstance(folders, (list, tuple)):
                 raise OptionError(f"option 'kernels' takes folders, not {folders!r}")
             given["kernels"] = tuple(str(folder) for folder in folders)
+        if given.get("fallback", FALLBACKS[0]) not in FALLBACKS:
+            raise OptionError(
+                f"option 'fallback' takes {' or '.join(map(repr, FALLBACKS))}, "
+                f"not {given['fallback']!r}"
+            )
         for name in ("pack_weights", "tiered"):
             if not isinstance(given.get(name, True), bool):
                 raise OptionError(f"option {name!r} takes True or False, not {given[name]!r}")

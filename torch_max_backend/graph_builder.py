@@ -217,7 +217,7 @@ class _Lowering:
                 _describe(call, _specs(self.program)),
                 f"  lowered by {module}.{where}",
             ]
-            raise LoweringError("\n".join(lines)) from error
+            raise LoweringError("\n".join(lines), call.name, entry.builtin) from error
 
     def _info(self, call: Call) -> CallInfo:
         outputs = tuple(

@@ -129,6 +129,13 @@ def reduced_shape(tensor: MaxTensor, reduced: Sequence[int], keepdim: bool) -> l
     return [n for i, n in shape if i not in reduced]
 
 
+def is_expressible(expr: sympy.Expr) -> bool:
+    """Whether `from_sympy` has a size for every part of `expr`."""
+    parts = (sympy.Integer, sympy.Symbol, sympy.Add, sympy.Mul, sympy.Pow)
+    own = (FloorDiv, CleanDiv, Mod, PythonMod, ModularIndexing, SymIdentity)
+    return all(isinstance(part, (*parts, *own)) for part in sympy.preorder_traversal(expr))
+
+
 def from_sympy(expr: sympy.Expr | int, symbols: Mapping[str, Dim]) -> Size:
     """The size that a SymInt's expression stands for, over the graph's symbolic dims."""
     if isinstance(expr, (int, sympy.Integer)):

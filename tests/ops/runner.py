@@ -59,6 +59,7 @@ class Outcome:
             program = import_fx(gm)
             check_supported(program)
             self.graph = CompiledGraph(program, _never, kernel_packages())
+            ENGINE.lower(self.graph)
             ENGINE.submit(self.graph)
         except Exception as error:
             self.error = error

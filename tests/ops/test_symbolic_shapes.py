@@ -156,6 +156,7 @@ def _graphs() -> dict[str, CompiledGraph | Exception]:
                 tracing_mode="symbolic",
             )(*_inputs(case, case.shapes[0]))
             graph = CompiledGraph(import_fx(traced), _never, kernel_packages())
+            ENGINE.lower(graph)
             ENGINE.submit(graph)
             _GRAPHS[case.name] = graph
         except Exception as error:

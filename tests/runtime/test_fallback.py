@@ -1,0 +1,198 @@
+"""What MAX cannot run runs on PyTorch: right results, one warning, counted; or one error."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from tests.runtime.conftest import Compiled, Table
+from torch_max_backend import (
+    MAPPING_TORCH_ATEN_TO_MAX,
+    UnsupportedOpError,
+    compile_stats,
+    graph_compiler,
+    max_backend,
+    reset_compile_stats,
+)
+from torch_max_backend.engine import Engine
+from torch_max_backend.errors import EngineError, FallbackWarning
+from torch_max_backend.partition import divide, refused_nodes
+from torch_max_backend.registry import Entry
+
+pytestmark = pytest.mark.xdist_group("runtime-fallback")
+aten = torch.ops.aten
+TABLE = Table()
+W = torch.randn(4, 4)
+
+
+def _matrix() -> torch.Tensor:
+    return torch.randn(4, 4) + 4 * torch.eye(4)
+
+
+@TABLE.add(_matrix)
+def inverse_in_the_middle(x: torch.Tensor) -> torch.Tensor:
+    y = (x @ W).tanh()
+    z = torch.linalg.inv(y + 4 * torch.eye(4))
+    return (z @ W).relu() + y
+
+
+@TABLE.add(lambda: torch.randn(8))
+def through_complex_numbers(x: torch.Tensor) -> torch.Tensor:
+    spectrum = torch.fft.fft(x.exp().sin().cos() + x.tanh())
+    return spectrum.abs().log1p().sigmoid().square().sum()
+
+
+@TABLE.add(lambda: torch.randn(8, dtype=torch.complex64), lambda: torch.randn(8))
+def complex_passes_by(z: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return z, x.exp().sin().cos().tanh()
+
+
+@TABLE.add(lambda: torch.randn(3, 4, 4, requires_grad=True))
+def trained_through_a_factorisation(x: torch.Tensor) -> torch.Tensor:
+    spd = x @ x.mT + 2 * torch.eye(4)
+    factor = torch.linalg.cholesky(spd)
+    return (factor @ W).tanh().square().mean()
+
+
+@TABLE.add(lambda: torch.randn(6, 4), dynamic=True)
+def sizes_cross_the_border(x: torch.Tensor) -> torch.Tensor:
+    y = (x @ W).tanh()
+    q, _ = torch.linalg.qr(y)
+    return (q @ W).reshape(x.shape[0] * 2, 2) * x.shape[0]
+
+
+@TABLE.add(lambda: torch.randn(64, 16))
+def random_numbers_in_order(x: torch.Tensor) -> torch.Tensor:
+    first = torch.poisson(x.abs())
+    second = torch.rand_like(x)
+    return (first.exp().sin() + second).cos().tanh() @ torch.ones(16, 2)
+
+
+@pytest.fixture(autouse=True)
+def _warn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph_compiler, "_WARNED", set())
+
+
+@pytest.mark.parametrize("name", list(TABLE.rows))
+def test_results_are_pytorchs(functions: dict[str, Compiled], name: str) -> None:
+    function = functions[name]
+    args = [make() for make in TABLE.rows[name][1]]
+    torch.manual_seed(5)
+    expected = function.eager(*args)
+    torch.manual_seed(5)
+    actual = function(*args)
+    torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-4)
+
+
+def test_gradients_cross_the_border(functions: dict[str, Compiled]) -> None:
+    function = functions["trained_through_a_factorisation"]
+    x = torch.randn(3, 4, 4, requires_grad=True)
+    (expected,) = torch.autograd.grad(function.eager(x), x)
+    (actual,) = torch.autograd.grad(function(x), x)
+    torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-3)
+
+
+def test_other_sizes(functions: dict[str, Compiled]) -> None:
+    function = functions["sizes_cross_the_border"]
+    before = compile_stats()["graphs"]
+    for rows in (6, 9, 5):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(function(x), function.eager(x), atol=1e-4, rtol=1e-4)
+    assert compile_stats()["graphs"] == before
+
+
+def _warnings_of(function: Any, *args: Any, **how: Any) -> list[str]:
+    torch._dynamo.reset()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.compile(function, backend=max_backend, **how)(*args)
+    return [str(w.message) for w in caught if issubclass(w.category, FallbackWarning)]
+
+
+def test_one_warning_per_op_and_line_and_nothing_too_small_for_max() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            x = torch.special.airy_ai(x) + 1
+        return x
+
+    reset_compile_stats()
+    messages = _warnings_of(function, torch.ones(3))
+    assert len(messages) == 1
+    assert "airy_ai" in messages[0] and "test_fallback.py" in messages[0]
+    assert "MAPPING_TORCH_ATEN_TO_MAX[torch.ops.aten.special_airy_ai]" in messages[0]
+    assert compile_stats()["nodes_on_torch"] == 6
+    assert compile_stats()["nodes_on_max"] == compile_stats()["modules"] == 0
+
+
+def test_an_error_lists_all_of_them() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.special.airy_ai(x) + torch.poisson(x) + torch.special.airy_ai(x + 1)
+
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
+        torch.compile(function, backend=max_backend, options={"fallback": "error"})(torch.ones(3))
+    error = caught.value.inner_exception
+    assert isinstance(error, UnsupportedOpError)
+    assert "special_airy_ai" in str(error) and "aten.poisson.default" in str(error)
+    assert "test_fallback.py" in str(error) and "3 of" in str(error)
+
+
+@pytest.fixture
+def tan_is_refused() -> Iterator[None]:
+    """As a lowering of ours that does not know a case of its op."""
+
+    def refuse(self: Any) -> Any:
+        raise NotImplementedError("tan of this kind")
+
+    before = dict(MAPPING_TORCH_ATEN_TO_MAX._entries)
+    MAPPING_TORCH_ATEN_TO_MAX._entries[aten.tan.default] = Entry(refuse, False, True)
+    yield
+    MAPPING_TORCH_ATEN_TO_MAX._entries = before
+
+
+@pytest.mark.usefixtures("tan_is_refused")
+def test_a_case_that_a_lowering_refuses() -> None:
+    messages = _warnings_of(lambda x: torch.tan(x) + 1, torch.ones(3))
+    assert len(messages) == 1
+    assert "aten.tan.default" in messages[0] and "tan of this kind" in messages[0]
+
+
+def test_a_graph_that_max_refuses_stays_on_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Engine, graphs: list[Any], verified: bool = False) -> None:
+        for graph in graphs:
+            graph.error = EngineError("MAX says no")
+
+    monkeypatch.setattr(Engine, "_compile", refuse)
+    reset_compile_stats()
+    x = torch.ones(3)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: x.exp() + 7.625, backend=max_backend)
+    with pytest.warns(FallbackWarning, match="MAX says no"):
+        result = compiled(x)
+    torch.testing.assert_close(result, x.exp() + 7.625)
+    assert compile_stats()["nodes_on_torch"] == 2 and compile_stats()["nodes_on_max"] == 0
+
+
+def _parts(function: Any, *args: torch.Tensor) -> tuple[list[str], list[str]]:
+    gm = make_fx(function, tracing_mode="fake")(*args)
+    parts = divide(gm, refused_nodes(gm))
+    children = [name for name, _ in parts.top.named_children()]
+    return children, parts.islands
+
+
+def test_as_few_phases_as_the_graph_allows() -> None:
+    """Two branches with an inverse each: MAX, PyTorch, MAX, and no more."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        a = torch.inverse((x @ x).tanh()) @ x
+        b = torch.inverse((y @ y).tanh()) @ y
+        return a @ b
+
+    children, islands = _parts(function, _matrix(), _matrix())
+    assert children == ["submod_0", "submod_1", "submod_2"]
+    assert islands == ["submod_0", "submod_2"]

@@ -1,0 +1,174 @@
+"""Divides a graph that MAX cannot run whole: the largest MAX subgraphs, PyTorch for the rest.
+
+Nodes are put in phases that run one after the other, even phases on MAX, odd ones on PyTorch. A
+node goes to the first phase of its side that comes after everything it reads, so there are as few
+phases as the graph allows, and a phase holds all that can run then. Nodes that draw random numbers
+stay in the order in which the user wrote them.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch._ops import OpOverload
+from torch.fx.passes.split_module import split_module
+
+from torch_max_backend.devices import is_on_max
+from torch_max_backend.fx_importer import SYMBOLIC
+from torch_max_backend.registry import is_mapped
+from torch_max_backend.shapes import is_expressible
+
+aten = torch.ops.aten
+
+# Ops that are worth a crossing by themselves; of others an island needs a few.
+_HEAVY = {
+    aten.mm,
+    aten.addmm,
+    aten.bmm,
+    aten.baddbmm,
+    aten.linear,
+    aten.matmul,
+    aten.convolution,
+    aten.convolution_backward,
+    aten._scaled_dot_product_flash_attention_for_cpu,
+    aten._scaled_dot_product_flash_attention_for_cpu_backward,
+    aten.scaled_dot_product_attention,
+}
+_SMALLEST_ISLAND = 4
+"""Computing nodes: entering MAX costs as much as some ten small PyTorch ops, leaving it as well."""
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A graph in phases: `top` calls its submodules, of which `islands` are for MAX."""
+
+    top: fx.GraphModule
+    islands: list[str]
+    on_torch: list[fx.Node]
+    """The calls that stay on PyTorch, those of islands too small included."""
+
+
+def refused_nodes(gm: fx.GraphModule) -> dict[str, str]:
+    """Names of the nodes that MAX cannot run or take in, each with the reason."""
+    if any(isinstance(module, fx.GraphModule) for _, module in gm.named_children()):
+        control = "its graph holds control flow (torch.cond and the like)"
+        return {node.name: control for node in gm.graph.nodes if node.op == "call_function"}
+    return {node.name: reason for node in gm.graph.nodes if (reason := _reason(node)) is not None}
+
+
+def _reason(node: fx.Node) -> str | None:
+    if node.op in ("placeholder", "get_attr"):
+        return _foreign_dtypes([node]) or _foreign_sizes([node])
+    if node.op != "call_function" or node.target is operator.getitem or not _computes(node):
+        return None
+    if not isinstance(node.target, OpOverload):
+        return "it is not an ATen op"
+    if isinstance(node.meta.get("val"), SYMBOLIC):
+        return "its result is a number that the rest of the graph depends on"
+    if not is_mapped(node.target):
+        return "it has no MAX lowering"
+    nodes = [node, *node.all_input_nodes]
+    return _foreign_dtypes(nodes) or _foreign_sizes(nodes)
+
+
+def _foreign_dtypes(nodes: Iterable[fx.Node]) -> str | None:
+    dtypes = {tensor.dtype for node in nodes for tensor in _tensors(node)}
+    foreign = sorted(str(dtype) for dtype in dtypes if not is_on_max(dtype))
+    return f"MAX has no {', '.join(foreign)}" if foreign else None
+
+
+def _foreign_sizes(nodes: Iterable[fx.Node]) -> str | None:
+    values = [node.meta.get("val") for node in nodes]
+    sizes = [size for node in nodes for tensor in _tensors(node) for size in tensor.shape]
+    for size in (*values, *sizes):
+        if isinstance(size, torch.SymInt) and not is_expressible(size.node.expr):
+            return f"MAX has no symbolic size {size.node.expr}"
+    return None
+
+
+def _tensors(node: fx.Node) -> list[torch.Tensor]:
+    value = node.meta.get("val")
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [v for v in values if isinstance(v, torch.Tensor)]
+
+
+def _computes(node: fx.Node) -> bool:
+    """Whether the node reads or makes tensors; arithmetic of sizes runs anywhere."""
+    if not isinstance(node.meta.get("val"), (*SYMBOLIC, int, float, bool)):
+        return True
+    shape_only = (aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default)
+    return node.target not in shape_only and any(_tensors(n) for n in node.all_input_nodes)
+
+
+def divide(gm: fx.GraphModule, refused: Mapping[str, str]) -> Partition:
+    """`gm` with the nodes named in `refused` on PyTorch."""
+    on_torch = set(refused)
+    while True:
+        phases = _phases(gm, on_torch)
+        small = _small_islands(gm, phases, on_torch)
+        if not small:
+            break
+        on_torch |= small
+    islands = sorted({phase for phase in phases.values() if phase % 2 == 0})
+    left = [n for n in gm.graph.nodes if n.name in on_torch and n.op == "call_function"]
+    if not islands:
+        return Partition(gm, [], left)
+    top = split_module(gm, gm, lambda node: phases[node], keep_original_order=True)
+    names = {f"submod_{phase}" for phase in islands}
+    return Partition(top, [name for name, _ in top.named_children() if name in names], left)
+
+
+def _phases(gm: fx.GraphModule, on_torch: set[str]) -> dict[fx.Node, int]:
+    phases: dict[fx.Node, int] = {}
+    last_random = 0
+    for node in gm.graph.nodes:
+        if node.op != "call_function":
+            continue
+        phase = max((phases.get(source, 0) for source in node.all_input_nodes), default=0)
+        if node.name in on_torch:
+            phase += 1 - phase % 2
+            if _draws(node):
+                last_random = phase = max(phase, last_random)
+        elif node.target is not operator.getitem and _computes(node):
+            phase += phase % 2
+        phases[node] = phase
+    return phases
+
+
+def _draws(node: fx.Node) -> bool:
+    return (
+        isinstance(node.target, OpOverload)
+        and torch.Tag.nondeterministic_seeded in node.target.tags
+    )
+
+
+def _small_islands(
+    gm: fx.GraphModule, phases: Mapping[fx.Node, int], on_torch: set[str]
+) -> set[str]:
+    """The computing nodes of MAX phases that do not earn their crossing."""
+    if not on_torch:
+        return set()
+    islands: dict[int, list[fx.Node]] = {}
+    for node, phase in phases.items():
+        if phase % 2 == 0 and node.target is not operator.getitem and _computes(node):
+            islands.setdefault(phase, []).append(node)
+    small: set[str] = set()
+    for nodes in islands.values():
+        counted = [node for node in nodes if not _is_view(node)]
+        if len(counted) < _SMALLEST_ISLAND and not any(_is_heavy(node) for node in counted):
+            small.update(node.name for node in nodes)
+    return small
+
+
+def _is_view(node: fx.Node) -> bool:
+    return isinstance(node.target, OpOverload) and node.target.is_view
+
+
+def _is_heavy(node: fx.Node) -> bool:
+    target: Any = node.target
+    return isinstance(target, OpOverload) and target.overloadpacket in _HEAVY
