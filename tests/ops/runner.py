@@ -19,6 +19,7 @@ from tests.ops.cases import TOLERANCE, Row
 from torch_max_backend.compiled_graph import CompiledGraph
 from torch_max_backend.engine import ENGINE, kernel_packages
 from torch_max_backend.errors import MaxCompilerError
+from torch_max_backend.folding import fold_constants
 from torch_max_backend.fx_importer import import_fx
 from torch_max_backend.graph_builder import check_supported
 from torch_max_backend.registry import decomposition_table
@@ -56,7 +57,7 @@ class Outcome:
                 return [r for r in pytree.tree_leaves(result) if isinstance(r, torch.Tensor)]
 
             gm = make_fx(function, decomposition_table=table, tracing_mode="fake")(self.tensors)
-            program = import_fx(gm)
+            program = fold_constants(import_fx(gm))
             check_supported(program)
             self.graph = CompiledGraph(program, _never, kernel_packages())
             ENGINE.lower(self.graph)

@@ -117,6 +117,19 @@ def aten_lcm(self: MaxTensor, other: MaxTensor) -> MaxTensor:
     return ops.abs(product) if promotion.dtype_of(product).is_signed else product
 
 
+# lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor
+@map_to(aten.lerp.Scalar)
+def aten_lerp_scalar(self: MaxTensor, end: MaxTensor, weight: int | float) -> MaxTensor:
+    # From the nearer end, as PyTorch does; which one that is, is known now.
+    start, stop = promotion.opmath(self), promotion.opmath(end)
+    dtype = promotion.dtype_of(start)
+    near = abs(weight) < 0.5
+    factor = constants.scalar(weight if near else 1 - weight, dtype, self.device)
+    way = ops.mul(ops.sub(stop, start), factor)
+    result = ops.add(start, way) if near else ops.sub(stop, way)
+    return promotion.cast(result, promotion.dtype_of(self))
+
+
 # mul.Tensor(Tensor self, Tensor other) -> Tensor
 # mul.Scalar(Tensor self, Scalar other) -> Tensor
 @map_to(aten.mul)
@@ -221,14 +234,7 @@ def aten_remainder(self: MaxTensor, other: MaxTensor) -> MaxTensor:
 @map_to(aten.special_xlog1py)
 @elementwise("self", "other", int_to_float=True, wide=True)
 def aten_special_xlog1py(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return _times_log(self, other, mojo_kernels.elementwise("tmb_log1p", other))
-
-
-def _times_log(self: MaxTensor, other: MaxTensor, log: MaxTensor) -> MaxTensor:
-    # 0 log(0) is 0, but a NaN stays one.
-    zero = constants.scalar(0, promotion.dtype_of(self), self.device)
-    product = ops.where(ops.equal(self, zero), zero, ops.mul(self, log))
-    return ops.where(ops.is_nan(other), other, product)
+    return mojo_kernels.elementwise("tmb_xlog1py", self, other)
 
 
 # sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
@@ -253,4 +259,4 @@ def _unsigned_sub(self: MaxTensor, other: MaxTensor) -> MaxTensor:
 @map_to(aten.xlogy)
 @elementwise("self", "other", int_to_float=True, wide=True)
 def aten_xlogy(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return _times_log(self, other, mojo_kernels.elementwise("tmb_log", other))
+    return mojo_kernels.elementwise("tmb_xlogy", self, other)

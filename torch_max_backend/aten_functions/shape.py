@@ -206,26 +206,47 @@ def aten_diagonal(
     return take_dim(flat, len(outer), places)
 
 
+# diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor
+@map_to(aten.diagonal_backward)
+def aten_diagonal_backward(
+    grad_output: MaxTensor, input_sizes: list[Size], offset: int, dim1: int, dim2: int
+) -> MaxTensor:
+    # Zeros in the order of the permuted dims: MAX would compile a program to permute zeros.
+    order = _to_the_end(len(input_sizes), dim1, dim2)
+    shape = [input_sizes[i] for i in order]
+    zeros = constants.full(shape, 0, promotion.dtype_of(grad_output), grad_output.device)
+    result = _with_diagonal(zeros, grad_output, offset)
+    return ops.permute(result, sorted(range(len(shape)), key=order.__getitem__))
+
+
 # diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor
 @map_to(aten.diagonal_scatter)
 def aten_diagonal_scatter(
     self: MaxTensor, src: MaxTensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> MaxTensor:
-    dim1, dim2 = shapes.dim(dim1, self.rank), shapes.dim(dim2, self.rank)
-    order = [i for i in range(self.rank) if i not in (dim1, dim2)] + [dim1, dim2]
-    moved = ops.permute(self, order)
+    order = _to_the_end(self.rank, dim1, dim2)
+    result = _with_diagonal(ops.permute(self, order), src, offset)
+    return ops.permute(result, sorted(range(self.rank), key=order.__getitem__))
+
+
+def _to_the_end(rank: int, dim1: int, dim2: int) -> list[int]:
+    dim1, dim2 = shapes.dim(dim1, rank), shapes.dim(dim2, rank)
+    return [i for i in range(rank) if i not in (dim1, dim2)] + [dim1, dim2]
+
+
+def _with_diagonal(moved: MaxTensor, src: MaxTensor, offset: int) -> MaxTensor:
+    """`moved` with the diagonal of its last two dims replaced."""
     *outer, rows, columns = shapes.sizes(moved)
     rows, columns = (shapes.static_size(s, "diagonal_scatter") for s in (rows, columns))
     if shapes.numel(src.shape) == 0:
-        return self
+        return moved
     # Every element of the result is at a known place of [matrix, diagonal] put side by side.
     index = torch.arange(rows * columns).reshape(rows, columns)
     diagonal = torch.diagonal(index, offset)
     diagonal.copy_(torch.arange(diagonal.numel()) + rows * columns)
     both = ops.concat([ops.reshape(moved, [*outer, rows * columns]), src], len(outer))
-    places = constants.constant(index.flatten(), torch.int64, self.device)
-    result = ops.reshape(take_dim(both, len(outer), places), moved.shape)
-    return ops.permute(result, sorted(range(self.rank), key=order.__getitem__))
+    places = constants.constant(index.flatten(), torch.int64, moved.device)
+    return ops.reshape(take_dim(both, len(outer), places), moved.shape)
 
 
 # expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)
@@ -332,6 +353,17 @@ def aten_select(self: MaxTensor, dim: int, index: Size) -> MaxTensor:
     return _select(self, dim, index)
 
 
+# select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor
+@map_to(aten.select_backward)
+def aten_select_backward(
+    grad_output: MaxTensor, input_sizes: list[Size], dim: int, index: Size
+) -> MaxTensor:
+    dim = shapes.dim(dim, len(input_sizes))
+    if isinstance(index, int) and index < 0:
+        index = shapes.size(input_sizes[dim] + index)
+    return _among_zeros(ops.unsqueeze(grad_output, dim), input_sizes, dim, index)
+
+
 # select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor
 @map_to(aten.select_scatter)
 def aten_select_scatter(self: MaxTensor, src: MaxTensor, dim: int, index: Size) -> MaxTensor:
@@ -369,6 +401,40 @@ def aten_slice(
         elif not shapes.same(stop, size):
             stop = shapes.size(first + (length - 1) * step + 1)
     return slice_dim(self, dim, first, stop, step)
+
+
+# slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, SymInt end, SymInt step) -> Tensor
+@map_to(aten.slice_backward)
+def aten_slice_backward(
+    grad_output: MaxTensor,
+    input_sizes: list[Size],
+    dim: int,
+    start: Size,
+    end: Size,
+    step: Size,
+) -> MaxTensor:
+    dim = shapes.dim(dim, len(input_sizes))
+    if step == 1:
+        first = _bound(start, input_sizes[dim], 0)
+        return _among_zeros(grad_output, input_sizes, dim, first)
+    dtype = promotion.dtype_of(grad_output)
+    zeros = constants.full(input_sizes, 0, dtype, grad_output.device)
+    return aten_slice_scatter(zeros, grad_output, dim, start, end, step)
+
+
+def _among_zeros(part: MaxTensor, sizes: list[Size], dim: int, first: Size) -> MaxTensor:
+    """Zeros of `sizes` that hold `part` from `first` on; zeros put together, not sliced apart."""
+    dtype = promotion.dtype_of(part)
+    if 0 in shapes.sizes(part):
+        return constants.full(sizes, 0, dtype, part.device)
+    after = shapes.size(sizes[dim] - (first + part.shape[dim]))
+
+    def zeros(length: Size) -> list[MaxTensor]:
+        shape = [*sizes[:dim], length, *sizes[dim + 1 :]]
+        return [] if length == 0 else [constants.full(shape, 0, dtype, part.device)]
+
+    pieces = [*zeros(first), part, *zeros(after)]
+    return ops.concat(pieces, dim) if len(pieces) > 1 else part
 
 
 # slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor

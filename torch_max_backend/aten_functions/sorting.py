@@ -140,7 +140,8 @@ def aten_nanmedian_dim(
     values, indices = _ordered(self, dim, descending=False)
     numbers = promotion.cast(ops.logical_not(ops.is_nan(values)), torch.int64)
     zero, one, two = (constants.scalar(i, torch.int64, self.device) for i in range(3))
-    place = ops.floor_div(ops.max(ops.sum(numbers, axis=1) - one, zero), two)
+    last = ops.max(ops.sum(numbers, axis=1) - one, zero)
+    place = mojo_kernels.elementwise("tmb_floor_divide", last, two)
     shape = _shape(self, dim, keepdim)
     return _pick(values, place).reshape(shape), _pick(indices, place).reshape(shape)
 

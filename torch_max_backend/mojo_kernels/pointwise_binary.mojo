@@ -325,3 +325,39 @@ struct TruncDivide(ElementwiseBinaryOp):
             return std_math.trunc(lhs / rhs)
         else:
             return _quotient(lhs, rhs)
+
+
+@always_inline
+def _times_log[
+    dtype: DType, width: SIMDLength, //
+](
+    lhs: SIMD[dtype, width], rhs: SIMD[dtype, width], log: SIMD[dtype, width]
+) -> SIMD[dtype, width]:
+    # 0 log(0) is 0, but a NaN stays one.
+    return isnan(rhs).select(
+        rhs, lhs.eq(0).select(SIMD[dtype, width](0), lhs * log)
+    )
+
+
+@extensibility.register("tmb_xlog1py")
+struct XLog1pY(ElementwiseBinaryOp):
+    @staticmethod
+    def elementwise[
+        dtype: DType, width: SIMDLength
+    ](lhs: SIMD[dtype, width], rhs: SIMD[dtype, width]) -> SIMD[dtype, width]:
+        comptime if dtype.is_floating_point():
+            return _times_log(lhs, rhs, math.log1p(rhs))
+        else:
+            return lhs
+
+
+@extensibility.register("tmb_xlogy")
+struct XLogY(ElementwiseBinaryOp):
+    @staticmethod
+    def elementwise[
+        dtype: DType, width: SIMDLength
+    ](lhs: SIMD[dtype, width], rhs: SIMD[dtype, width]) -> SIMD[dtype, width]:
+        comptime if dtype.is_floating_point():
+            return _times_log(lhs, rhs, math.log(rhs))
+        else:
+            return lhs
