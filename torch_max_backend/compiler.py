@@ -53,7 +53,7 @@ def max_backend(
     with (
         _whole_composites(),
         functorch_config.patch(force_non_lazy_backward_lowering=True),
-        aot_cache.keyed(kernels, dataclasses.replace(chosen, tiered=None)),
+        aot_cache.keyed(kernels, dataclasses.replace(chosen, tiered=None)) as made,
     ):
         function = aot_autograd(
             fw_compiler=aot_cache.cacheable(graphs.of_kind(Kind.FORWARD)),
@@ -61,6 +61,7 @@ def max_backend(
             inference_compiler=aot_cache.cacheable(graphs.of_kind(Kind.INFERENCE)),
             decompositions=decomposition_table(),
         )(gm, example_inputs)
+    function = aot_cache.direct_call(function, made, example_inputs)
     profiling.report("trace", time.perf_counter() - start, "AOTAutograd and lowering")
     if ENGINE.deferring:
         return function

@@ -96,7 +96,9 @@ def test_ops_of_the_users_own(mapping: None, tmp_path: Path) -> None:
 def test_composite_ops_arrive_whole(mapping: None, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     monkeypatch.setattr(
-        ENGINE, "submit", lambda graph, lower: seen.extend(str(c.op) for c in graph.program.calls)
+        ENGINE,
+        "submit",
+        lambda graph, background: seen.extend(str(c.op) for c in graph.program.calls),
     )
     linear = torch.nn.Linear(4, 4)
 
