@@ -1,8 +1,8 @@
 """`make bench`: every engine on every model, in one interleaved run, as one table.
 
-Each engine runs in a process of its own. The processes of one model take turns, some calls each, so
-that a noisy neighbour meets all of them alike; the table shows medians and the spread. `--cold` adds
-the first call with empty caches. `--output docs` writes the page, its JSON and its chart.
+Each engine runs in a process of its own. The processes of one model take turns, some calls each,
+so that a noisy neighbour meets all of them alike; the table shows medians and the spread. `--cold`
+adds the first call with empty caches. `--output docs` writes the page, its JSON and its chart.
 """
 
 from __future__ import annotations
@@ -80,9 +80,11 @@ class Peer:
         }
 
 
-def measure(name: str, engines: list[str], rounds: int, calls: int) -> dict[str, Any]:
-    """All engines on one model."""
-    peers = [Peer(engine, name) for engine in engines]
+def measure(
+    name: str, engines: list[str], rounds: int, calls: int, environment: dict[str, str]
+) -> dict[str, Any]:
+    """All engines on one model, warm."""
+    peers = [Peer(engine, name, environment) for engine in engines]
     for _ in range(rounds):
         for peer in peers:
             peer.round(calls)
@@ -91,26 +93,36 @@ def measure(name: str, engines: list[str], rounds: int, calls: int) -> dict[str,
     return {peer.engine: peer.result() for peer in peers}
 
 
-def cold_first_call(engine: str, name: str) -> float | None:
-    """Seconds of the first call with empty caches, MAX's and inductor's own included."""
+def measure_cold_and_warm(name: str, engines: list[str], rounds: int, calls: int) -> dict[str, Any]:
+    """The same after a first process that found its caches empty, MAX's and inductor's too."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {
             "TORCH_MAX_BACKEND_CACHE_DIR": f"{folder}/ours",
             "MODULAR_CACHE_DIR": f"{folder}/modular",
             "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
         }
-        peer = Peer(engine, name, environment)
-        peer.close()
-        return peer.ready.get("first")
+        cold: dict[str, Any] = {}
+        for engine in [engine for engine in CACHING if engine in engines]:
+            peer = Peer(engine, name, environment)
+            peer.close()
+            cold[engine] = peer.ready.get("first")
+        results = measure(name, engines, rounds, calls, environment)
+    for engine, seconds in cold.items():
+        results[engine]["cold_first_s"] = seconds
+    return results
 
+
+CACHING = ("inductor", "max")
+"""The engines that keep what they compiled."""
 
 HEADER = """# Benchmarks
 
-`make bench` wrote this page. Inference in float32, batch 1 (the MLP: 32), random weights. Every engine runs in a process of its own; the processes of one model take turns
-({calls} calls each, {rounds} rounds), so that a noisy neighbour meets all of them alike. Times are
-medians with their quartiles. "First call" is everything from `torch.compile` to the first result:
-cold with empty caches, warm in a second process. Peak memory is the process's maximum, with the
-eager reference run. {machine}
+`make bench` wrote this page. Inference in float32, batch 1 (the MLP: 32), random weights. Every
+engine runs in a process of its own; the processes of one model take turns ({calls} calls each,
+{rounds} rounds), so that a noisy neighbour meets all of them alike. Times are medians with their
+quartiles. "First call" is everything from `torch.compile` to the first result: cold with empty
+caches, warm in a second process. Peak memory is the process's maximum, with the eager reference
+run. {machine}
 
 ![Speed relative to eager](benchmarks.png)
 
@@ -236,9 +248,8 @@ def main() -> None:
     args = parser.parse_args()
     results: dict[str, Any] = {}
     for name in args.models:
-        results[name] = measure(name, args.engines, args.rounds, args.calls)
-        for engine in {"max", "inductor"} & set(args.engines) if args.cold else ():
-            results[name][engine]["cold_first_s"] = cold_first_call(engine, name)
+        how = (name, args.engines, args.rounds, args.calls)
+        results[name] = measure_cold_and_warm(*how) if args.cold else measure(*how, {})
         show({name: results[name]})
     if args.output:
         args.output.mkdir(parents=True, exist_ok=True)

@@ -96,7 +96,7 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
     ]
     symbols = [(slot, position) for slot, position, item in slots if isinstance(item, SymbolInput)]
     captured = list(program.captured)
-    parameters = _Parameters(static)
+    parameters = _Parameters(static, len(taken))
     packed = _PackedParameters(
         [
             (slot, positions[item.source], item.layout)
@@ -108,14 +108,13 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
     copies = _AliasProbe()
     execute = model._execute_device_tensors
     template: list[Any] = [None] * len(taken)
+    fill = parameters.fill if static else None
     read_sizes = _size_reader(program)
 
     def call(args: list[Any]) -> list[Any]:
         if captured:
             args.extend(captured)
-        buffers = template.copy()
-        if static:
-            parameters.fill(args, buffers)
+        buffers = template.copy() if fill is None else fill(args)
         if packed.slots:
             packed.fill(args, buffers)
         for slot, position in plain:
@@ -149,7 +148,9 @@ class _Parameters:
     in-place update is seen. A parameter that is not dense is copied, so its version counts too.
     """
 
-    def __init__(self, static: Sequence[tuple[int, int, tuple[int, ...] | None]]) -> None:
+    def __init__(
+        self, static: Sequence[tuple[int, int, tuple[int, ...] | None]], count: int
+    ) -> None:
         self.slots = [slot for slot, _, _ in static]
         self.orders = [order for _, _, order in static]
         positions = [position for _, position, _ in static]
@@ -158,21 +159,19 @@ class _Parameters:
             operator.itemgetter(*positions) if many else lambda args: [args[p] for p in positions]
         )
         # One object holds both lists, so that a reader in another thread sees a matching pair.
-        self.known: tuple[list[int], list[Buffer | None]] = (
-            [-1] * len(positions),
-            [None] * len(positions),
-        )
+        self.known: tuple[list[int], list[Buffer | None]] = ([-1] * len(positions), [None] * count)
+        """The parameters' addresses, and all `count` buffers of a call with theirs in place."""
         self.copied: dict[int, int] = {}
         """Index of each parameter that had to be copied, and its version then."""
 
-    def fill(self, args: list[Any], buffers: list[Any]) -> None:
+    def fill(self, args: list[Any]) -> list[Any]:
+        """The list of a call's buffers, with those of the parameters in place."""
         tensors = self.pick(args)
         addresses = list(map(_data_ptr, tensors))
-        known, kept = self.known
+        known, buffers = self.known
         if addresses != known or (self.copied and self._copies_are_stale(tensors)):
-            kept = self._refresh(tensors, addresses)
-        for slot, buffer in zip(self.slots, kept, strict=True):
-            buffers[slot] = buffer
+            buffers = self._refresh(tensors, addresses)
+        return buffers.copy()
 
     def _copies_are_stale(self, tensors: Sequence[torch.Tensor]) -> bool:
         return any(tensors[index]._version != seen for index, seen in self.copied.items())
@@ -180,8 +179,8 @@ class _Parameters:
     def _refresh(
         self, tensors: Sequence[torch.Tensor], addresses: list[int]
     ) -> list[Buffer | None]:
-        known, kept = self.known
-        kept = list(kept)
+        known, buffers = self.known
+        buffers = buffers.copy()
         for index, tensor in enumerate(tensors):
             if addresses[index] == known[index] and index not in self.copied:
                 continue
@@ -192,9 +191,9 @@ class _Parameters:
             else:
                 self.copied[index] = tensor._version
                 dense = dense.contiguous()
-            kept[index] = to_buffer(dense)
-        self.known = (addresses, kept)
-        return kept
+            buffers[self.slots[index]] = to_buffer(dense)
+        self.known = (addresses, buffers)
+        return buffers
 
 
 class _PackedParameters:
