@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from torch_max_backend import artifacts
+from torch_max_backend import artifacts, on_torch
 from torch_max_backend.registry import (
     MAPPING_TORCH_ATEN_TO_MAX,
     decomposition_table,
@@ -51,14 +51,18 @@ def core_ops() -> list[torch._ops.OpOverload]:
 
 
 def op_support() -> dict[str, str]:
-    """For each core overload and each mapped op: "lowered", "decomposed" or "missing"."""
+    """For each core overload: "lowered", "decomposed", "symbolic", "on PyTorch" or "missing"."""
     decomposed = decomposition_table()
     support = {}
     for op in core_ops():
         if MAPPING_TORCH_ATEN_TO_MAX.lookup(op) is not None:
             support[str(op)] = "lowered"
+        elif op in on_torch.SYMBOLIC:
+            support[str(op)] = "symbolic"
+        elif op in decomposed:
+            support[str(op)] = "decomposed"
         else:
-            support[str(op)] = "decomposed" if op in decomposed else "missing"
+            support[str(op)] = "on PyTorch" if on_torch.reason(op) is not None else "missing"
     return support
 
 
@@ -70,8 +74,10 @@ def _ops(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(support, indent=1))
     else:
+        reasons = {str(op): on_torch.reason(op) for op in core_ops()}
         for op, how in support.items():
-            print(f"{how:<11} {op}")
+            why = f"  ({reasons[op]})" if how == "on PyTorch" else ""
+            print(f"{how:<11} {op}{why}")
         everything = op_support()
         counts = {
             how: list(everything.values()).count(how) for how in sorted({*everything.values()})

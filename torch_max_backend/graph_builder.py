@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch_max_backend import shapes
 from torch_max_backend.devices import device_ref, max_dtype, torch_dtype
 from torch_max_backend.errors import LoweringError, MaxCompilerError, UnsupportedOpError
+from torch_max_backend.on_torch import is_random
 from torch_max_backend.program import (
     Call,
     PackedInput,
@@ -38,8 +39,12 @@ from torch_max_backend.types import CallInfo, OutputMeta
 
 
 def unsupported_calls(program: Program) -> list[Call]:
-    """The calls that no lowering serves."""
-    return [call for call in program.calls if MAPPING_TORCH_ATEN_TO_MAX.lookup(call.op) is None]
+    """The calls that no lowering serves, but for random ones, which PyTorch always runs."""
+    return [
+        call
+        for call in program.calls
+        if MAPPING_TORCH_ATEN_TO_MAX.lookup(call.op) is None and not is_random(call.op)
+    ]
 
 
 Lowerings = dict[OpOverload, Entry]

@@ -13,13 +13,13 @@ from torch import fx
 from torch._guards import TracingContext
 from torch._ops import OpOverload
 
-from torch_max_backend import flags, graph_builder, profiling, stats
+from torch_max_backend import flags, graph_builder, on_torch, profiling, stats
 from torch_max_backend.compiled_graph import CompiledGraph, Kind, PartitionedGraph
 from torch_max_backend.engine import ENGINE
 from torch_max_backend.errors import FallbackWarning, LoweringError, MaxCompilerError
 from torch_max_backend.folding import fold_constants
 from torch_max_backend.fx_importer import import_fx, source_line
-from torch_max_backend.partition import Partition, divide, refused_nodes
+from torch_max_backend.partition import Partition, divide, random_nodes, refused_nodes
 from torch_max_backend.runtime import BoxedCall
 from torch_max_backend.weights import pack_weights
 
@@ -46,7 +46,11 @@ class GraphCompiler:
 
     def _compile(self, gm: fx.GraphModule, kind: Kind) -> Runnable:
         static = _static_inputs(gm, kind)
-        refused = refused_nodes(gm) if self.may_fall_back else {}
+        if self.may_fall_back:
+            refused = refused_nodes(gm)
+        else:
+            graph_builder.check_supported(import_fx(gm))
+            refused = random_nodes(gm)
         while True:
             try:
                 if refused:
@@ -161,7 +165,7 @@ def _report(parts: Partition, refused: Mapping[str, str]) -> None:
     for node in parts.on_torch:
         reason = refused.get(node.name)
         source = source_line(node)
-        if reason is None or (str(node.target), source) in _WARNED:
+        if reason in (None, on_torch.RANDOM) or (str(node.target), source) in _WARNED:
             continue
         _WARNED.add((str(node.target), source))
         lines = [f"{node.target} runs on PyTorch: {reason}"]

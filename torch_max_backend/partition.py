@@ -1,9 +1,10 @@
 """Divides a graph that MAX cannot run whole: the largest MAX subgraphs, PyTorch for the rest.
 
-Nodes are put in phases that run one after the other, even phases on MAX, odd ones on PyTorch. A
+Nodes are put in phases that run one after the other, even phases on PyTorch, odd ones on MAX. A
 node goes to the first phase of its side that comes after everything it reads, so there are as few
 phases as the graph allows, and a phase holds all that can run then. Nodes that draw random numbers
-stay in the order in which the user wrote them.
+stay in the order in which the user wrote them; where they read no more than a tensor's shape, they
+are drawn before MAX begins.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import fx
 from torch._ops import OpOverload
 from torch.fx.passes.split_module import split_module
 
+from torch_max_backend import on_torch
 from torch_max_backend.devices import is_on_max
 from torch_max_backend.fx_importer import SYMBOLIC
 from torch_max_backend.registry import is_mapped
@@ -61,6 +63,15 @@ def refused_nodes(gm: fx.GraphModule) -> dict[str, str]:
     return {node.name: reason for node in gm.graph.nodes if (reason := _reason(node)) is not None}
 
 
+def random_nodes(gm: fx.GraphModule) -> dict[str, str]:
+    """The nodes that draw random numbers: PyTorch runs them, whatever the fallback is."""
+    return {
+        node.name: on_torch.RANDOM
+        for node in gm.graph.nodes
+        if on_torch.is_random(node.target) and not is_mapped(node.target)
+    }
+
+
 def _reason(node: fx.Node) -> str | None:
     if node.op in ("placeholder", "get_attr"):
         return _foreign_dtypes([node]) or _foreign_sizes([node])
@@ -71,7 +82,7 @@ def _reason(node: fx.Node) -> str | None:
     if isinstance(node.meta.get("val"), SYMBOLIC):
         return "its result is a number that the rest of the graph depends on"
     if not is_mapped(node.target):
-        return "it has no MAX lowering"
+        return on_torch.reason(node.target) or "it has no MAX lowering"
     nodes = [node, *node.all_input_nodes]
     return _foreign_dtypes(nodes) or _foreign_sizes(nodes)
 
@@ -107,55 +118,89 @@ def _computes(node: fx.Node) -> bool:
 
 def divide(gm: fx.GraphModule, refused: Mapping[str, str]) -> Partition:
     """`gm` with the nodes named in `refused` on PyTorch."""
-    on_torch = set(refused)
+    outside = {*refused, *_draw_beforehand(gm)}
     while True:
-        phases = _phases(gm, on_torch)
-        small = _small_islands(gm, phases, on_torch)
+        phases = _phases(gm, outside)
+        small = _small_islands(phases, outside)
         if not small:
             break
-        on_torch |= small
-    islands = sorted({phase for phase in phases.values() if phase % 2 == 0})
-    left = [n for n in gm.graph.nodes if n.name in on_torch and n.op == "call_function"]
+        outside |= small
+    islands = sorted({phase for phase in phases.values() if phase % 2 == 1})
+    left = [n for n in gm.graph.nodes if n.name in outside and n.op == "call_function"]
     if not islands:
         return Partition(gm, [], left)
+    output = gm.graph.output_node()
+    for node in sorted(phases, key=phases.__getitem__):  # stable: what a phase draws stays in order
+        output.prepend(node)
     top = split_module(gm, gm, lambda node: phases[node], keep_original_order=True)
     names = {f"submod_{phase}" for phase in islands}
     return Partition(top, [name for name, _ in top.named_children() if name in names], left)
 
 
-def _phases(gm: fx.GraphModule, on_torch: set[str]) -> dict[fx.Node, int]:
+# Ops that read no more of their first argument than its shape.
+_SHAPE_ONLY = {
+    aten.bernoulli.p,
+    aten.empty_like.default,
+    aten.rand_like.default,
+    aten.randint_like.default,
+    aten.randint_like.low_dtype,
+    aten.randn_like.default,
+}
+
+
+def _draw_beforehand(gm: fx.GraphModule) -> list[str]:
+    """Give random ops an empty tensor where they read a shape only; the names of those tensors.
+
+    Otherwise each dropout of a model would wait for what MAX computes before it.
+    """
+    added = []
+    for node in list(gm.graph.nodes):
+        if node.target not in _SHAPE_ONLY or not on_torch.is_random(node.target):
+            continue
+        like = node.args[0]
+        value, drawn = like.meta["val"], node.meta["val"]
+        # Drawn in the order of memory, which follows the argument's unless that has gaps.
+        if not all(isinstance(size, int) for size in drawn.shape) or not drawn.is_contiguous():
+            continue
+        with gm.graph.inserting_before(node):
+            empty = gm.graph.call_function(
+                aten.empty.memory_format,
+                (list(drawn.shape),),
+                {"dtype": value.dtype, "device": value.device},
+            )
+        empty.meta.update({"val": value, "stack_trace": node.meta.get("stack_trace")})
+        node.replace_input_with(like, empty)
+        added.append(empty.name)
+    if added:
+        gm.graph.eliminate_dead_code()
+        gm.recompile()
+    return added
+
+
+def _phases(gm: fx.GraphModule, outside: set[str]) -> dict[fx.Node, int]:
     phases: dict[fx.Node, int] = {}
     last_random = 0
     for node in gm.graph.nodes:
         if node.op != "call_function":
             continue
         phase = max((phases.get(source, 0) for source in node.all_input_nodes), default=0)
-        if node.name in on_torch:
-            phase += 1 - phase % 2
-            if _draws(node):
+        if node.name in outside:
+            phase += phase % 2
+            if on_torch.is_random(node.target):
                 last_random = phase = max(phase, last_random)
         elif node.target is not operator.getitem and _computes(node):
-            phase += phase % 2
+            phase += 1 - phase % 2
         phases[node] = phase
     return phases
 
 
-def _draws(node: fx.Node) -> bool:
-    return (
-        isinstance(node.target, OpOverload)
-        and torch.Tag.nondeterministic_seeded in node.target.tags
-    )
-
-
-def _small_islands(
-    gm: fx.GraphModule, phases: Mapping[fx.Node, int], on_torch: set[str]
-) -> set[str]:
+def _small_islands(phases: Mapping[fx.Node, int], outside: set[str]) -> set[str]:
     """The computing nodes of MAX phases that do not earn their crossing."""
-    if not on_torch:
+    if not outside:
         return set()
     islands: dict[int, list[fx.Node]] = {}
     for node, phase in phases.items():
-        if phase % 2 == 0 and node.target is not operator.getitem and _computes(node):
+        if phase % 2 == 1 and node.target is not operator.getitem and _computes(node):
             islands.setdefault(phase, []).append(node)
     small: set[str] = set()
     for nodes in islands.values():

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
+from torch_max_backend import on_torch
+from torch_max_backend.decompositions import DECOMPOSITIONS
 from torch_max_backend.errors import MappingError
 
 Op = OpOverload | OpOverloadPacket
@@ -183,11 +185,13 @@ def decomposition_table() -> dict[OpOverload, Callable[..., Any]]:
     from torch._decomp.decompositions import nop_decomposition
 
     core = core_aten_decompositions()
-    table: dict[OpOverload, Callable[..., Any]] = {}
+    table = {op: own for op, own in DECOMPOSITIONS.items() if not is_mapped(op)}
     for source in (core, every_decomposition):
         for op, decomposition in source.items():
             if not isinstance(op, OpOverload) or op in table or is_mapped(op):
                 continue
+            if on_torch.reason(op) is not None:
+                continue  # decomposed, a random op would draw other numbers
             if decomposition is nop_decomposition:
                 continue  # lift_fresh and the like make fake tensors out of real ones: not ours
             if source is every_decomposition and torch.Tag.core in op.tags:

@@ -19,6 +19,15 @@ def i(values, dtype=I64):
 NO_INDEX = t(0, dtype=I64)
 MASK = t(values=[True, False, True], dtype=torch.bool)
 
+IDS_IN_BAGS = t(values=[1, 4, 0, 4, 5, 2, 4], dtype=torch.int64)
+TWO_BAGS = t(values=[0, 3], dtype=torch.int64)
+
+
+def embedding_bag(*args):
+    """Without what its gradient would need."""
+    return aten._embedding_bag.default(*args)[0]
+
+
 ROWS = [
     OpCase(aten.embedding.default, (t(7, 3), i([[1, 0], [6, 1]])), dtypes=FLOATS),
     OpCase(aten.embedding.default, (t(7, 3), i([1, 0, 6], I32), 1)),
@@ -120,4 +129,29 @@ ROWS = [
     OpCase(aten.take.default, (t(3, 4), i([[11, 0], [-1, 5]])), dtypes=SOME),
     OpCase(torch.nn.functional.one_hot, (i([0, 2, 1]), 4)),
     OpCase(torch.take_along_dim, (t(3, 4), i([[0], [2], [3]]), 1)),
+    *(
+        OpCase(
+            embedding_bag,
+            (t(6, 3), IDS_IN_BAGS, t(values=[0, 2, 2, 5], dtype=torch.int64), False, mode),
+        )
+        for mode in range(3)
+    ),
+    OpCase(
+        embedding_bag,
+        (t(6, 3), IDS_IN_BAGS, t(values=[0, 3, 7], dtype=torch.int64), False, 0, False, t(7), True),
+    ),
+    OpCase(
+        embedding_bag,
+        (
+            t(6, 3),
+            IDS_IN_BAGS,
+            t(values=[0, 3], dtype=torch.int64),
+            False,
+            1,
+            False,
+            None,
+            False,
+            4,
+        ),
+    ),
 ]

@@ -86,4 +86,8 @@ ROWS = [
         for align in (False, True)
     ),
     OpCase(F.interpolate, (t(1, 2, 4, 5),), {"scale_factor": 2, "mode": "bilinear"}),
+    OpCase(aten.upsample_bilinear2d.vec, (t(2, 3, 4, 5), None, False, [2.0, 1.5])),
+    OpCase(aten.upsample_bilinear2d.vec, (t(2, 3, 4, 5), [7, 3], True, None)),
+    OpCase(aten.upsample_nearest2d.vec, (t(2, 3, 4, 5), None, [2.0, 1.5])),
+    OpCase(aten.upsample_nearest2d.vec, (t(2, 3, 4, 5), [7, 3], None)),
 ]

@@ -222,3 +222,29 @@ for _name, _kind in _KINDS.items():
     globals()[f"aten_{_backward}"] = map_to(getattr(aten, _backward).default)(
         _resize_backward(_kind)
     )
+
+
+# upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor
+@map_to(aten.upsample_bilinear2d.vec, needs_call=True)
+def aten_upsample_bilinear2d_vec(
+    input: MaxTensor,
+    output_size: list[Size] | None,
+    align_corners: bool,
+    scale_factors: list[float] | None,
+    *,
+    call: CallInfo,
+) -> MaxTensor:
+    size = list(call.output.shape[-2:])
+    return _resize(_linear)(input, size, align_corners, *(scale_factors or []))
+
+
+# upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor
+@map_to(aten.upsample_nearest2d.vec, needs_call=True)
+def aten_upsample_nearest2d_vec(
+    input: MaxTensor,
+    output_size: list[Size] | None,
+    scale_factors: list[float] | None,
+    *,
+    call: CallInfo,
+) -> MaxTensor:
+    return _resize(_nearest)(input, list(call.output.shape[-2:]), *(scale_factors or []))
