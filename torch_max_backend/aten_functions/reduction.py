@@ -235,11 +235,13 @@ def aten_linalg_vector_norm(
     elif math.isinf(ord):
         norm = extremum(ops.abs(values), dims, keepdim, largest=ord > 0)
     else:
-        exponents = [
+        power, root = (
             constants.scalar(number, promotion.dtype_of(values), self.device)
             for number in (float(ord), 1 / float(ord))
-        ]
-        norm = ops.pow(total(ops.pow(ops.abs(values), exponents[0]), dims, keepdim), exponents[1])
+        )
+        # Not ops.pow, which loses NaN.
+        powers = mojo_kernels.elementwise("tmb_pow", ops.abs(values), power)
+        norm = mojo_kernels.elementwise("tmb_pow", total(powers, dims, keepdim), root)
     return promotion.cast(norm, result)
 
 
