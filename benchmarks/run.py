@@ -246,23 +246,30 @@ def main() -> None:
     parser.add_argument("--cold", action="store_true", help="also first calls with empty caches")
     parser.add_argument("--output", type=Path, help="folder for benchmarks.md, .json and .png")
     args = parser.parse_args()
-    results: dict[str, Any] = {}
+    kept = args.output / "benchmarks.json" if args.output else None
+    results: dict[str, Any] = json.loads(kept.read_text()) if kept and kept.is_file() else {}
     for name in args.models:
         how = (name, args.engines, args.rounds, args.calls)
         results[name] = measure_cold_and_warm(*how) if args.cold else measure(*how, {})
         show({name: results[name]})
-    if args.output:
-        args.output.mkdir(parents=True, exist_ok=True)
-        (args.output / "benchmarks.json").write_text(json.dumps(results, indent=1))
-        page = HEADER.format(
-            calls=args.calls,
-            rounds=args.rounds,
-            machine=machine(),
-            ratios=ratios(results),
-            table=table(results),
-        )
-        (args.output / "benchmarks.md").write_text(page)
-        chart(results, args.output / "benchmarks.png")
+        if args.output:  # after each model: a run takes half an hour, and may be cut short
+            write(results, args.output, args.rounds, args.calls)
+
+
+def write(results: dict[str, Any], folder: Path, rounds: int, calls: int) -> None:
+    """The page, its figures and its chart; models of earlier runs stay."""
+    folder.mkdir(parents=True, exist_ok=True)
+    results = {name: results[name] for name in BENCHMARKS if name in results}
+    (folder / "benchmarks.json").write_text(json.dumps(results, indent=1) + "\n")
+    page = HEADER.format(
+        calls=calls,
+        rounds=rounds,
+        machine=machine(),
+        ratios=ratios(results),
+        table=table(results),
+    )
+    (folder / "benchmarks.md").write_text(page)
+    chart(results, folder / "benchmarks.png")
 
 
 if __name__ == "__main__":
