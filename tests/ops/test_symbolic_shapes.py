@@ -14,6 +14,7 @@ from torch_max_backend.engine import ENGINE, CompiledGraph, kernel_packages
 from torch_max_backend.fx_importer import import_fx
 from torch_max_backend.registry import decomposition_table
 
+pytestmark = pytest.mark.xdist_group("symbolic-shapes")  # one Module, so one worker
 F = torch.nn.functional
 
 
