@@ -146,14 +146,15 @@ def direct_call(
     function: Callable[..., Any], made: Sequence[OutputCode], inputs: Sequence[Any]
 ) -> Callable[..., Any]:
     """`function`, or the compiled graph itself where AOTAutograd's wrapper has nothing to do."""
+    # AOTAutograd hides its function from Dynamo, and Dynamo hides it again: once is enough.
+    wrapped = getattr(function, "_torchdynamo_orig_callable", function)
     if len(made) != 1 or not isinstance(made[0], CacheableGraph):
-        # AOTAutograd hides its function from Dynamo, and Dynamo hides it again: once is enough.
-        return getattr(function, "_torchdynamo_orig_callable", function)
+        return wrapped
     program, *_, plain = made[0].parts
     arguments = len(program.inputs) - len(program.captured)
     graph = made[0].graph
     if not plain or graph is None or arguments != len(inputs):
-        return getattr(function, "_torchdynamo_orig_callable", function)
+        return wrapped
 
     def call(*args: Any) -> Any:
         return graph.run(list(args))

@@ -79,7 +79,7 @@ class ArtifactStore:
         checksum = _checksum(content)
         for index, key in enumerate(keys):
             if key is not None:
-                _write(self.graphs / key, f"{name} {index} {checksum}\n")
+                write_whole(self.graphs / key, f"{name} {index} {checksum}\n")
         self._evict(keep=path)
         return path
 
@@ -157,7 +157,8 @@ def _checksum(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def _write(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
+    """Write a file aside and rename it: a reader sees all of it or what was there before."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     with os.fdopen(handle, "w") as file:
         file.write(text)

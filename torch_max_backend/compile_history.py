@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy
 
 from torch_max_backend import flags
+from torch_max_backend.artifacts import write_whole
 
 _KEPT = 100
 
@@ -42,9 +43,7 @@ def record(graphs: int, nodes: int, seconds: float) -> None:
     path = _path()
     lines = [f"{g} {n} {s:.1f}" for g, n, s in [*_read(), (graphs, nodes, seconds)][-_KEPT:]]
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_suffix(f".{id(lines):x}")
-    aside.write_text("\n".join(lines) + "\n")
-    aside.replace(path)
+    write_whole(path, "\n".join(lines) + "\n")
 
 
 def expected_seconds(nodes: int) -> float | None:

@@ -91,7 +91,6 @@ class GraphCompiler:
         placeholders = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
         positions = [i for i, name in enumerate(placeholders) if name in static]
         program = fold_constants(import_fx(gm, positions))
-        graph_builder.check_supported(program)
         if kind is Kind.INFERENCE and self.options.pack_weights:
             program = pack_weights(program)
         what = profiling.describe(gm, kind.value)

@@ -137,10 +137,9 @@ def divide(gm: fx.GraphModule, refused: Mapping[str, str]) -> Partition:
     return Partition(top, [name for name, _ in top.named_children() if name in names], left)
 
 
-# Ops that read no more of their first argument than its shape.
+# Random ops that read no more of their first argument than its shape.
 _SHAPE_ONLY = {
     aten.bernoulli.p,
-    aten.empty_like.default,
     aten.rand_like.default,
     aten.randint_like.default,
     aten.randint_like.low_dtype,
@@ -155,7 +154,7 @@ def _draw_beforehand(gm: fx.GraphModule) -> list[str]:
     """
     added = []
     for node in list(gm.graph.nodes):
-        if node.target not in _SHAPE_ONLY or not on_torch.is_random(node.target):
+        if node.target not in _SHAPE_ONLY:
             continue
         like = node.args[0]
         value, drawn = like.meta["val"], node.meta["val"]
