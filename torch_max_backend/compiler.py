@@ -16,7 +16,7 @@ from torch._functorch import config as functorch_config
 from torch._guards import CompileContext
 from torch.export.exported_program import _override_composite_implicit_decomp
 
-from torch_max_backend import aot_cache, flags, profiling, stats
+from torch_max_backend import aot_cache, flags, mojo_kernels, profiling, stats
 from torch_max_backend.compiled_graph import Kind
 from torch_max_backend.engine import ENGINE, kernel_packages
 from torch_max_backend.graph_compiler import GraphCompiler
@@ -46,6 +46,9 @@ def max_backend(
         stats.count("recompiles")
     kernels = kernel_packages(chosen.kernels)
     tiered = flags.tiered() if chosen.tiered is None else chosen.tiered
+    if not tiered:  # else the background's work; an error of the user's own kernels is raised here
+        for package in kernels:
+            mojo_kernels.precompile(package)
     may_fall_back = (chosen.fallback or flags.fallback()) == "eager"
     graphs = GraphCompiler(chosen, kernels, tiered, may_fall_back)
     start = time.perf_counter()

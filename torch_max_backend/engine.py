@@ -270,6 +270,8 @@ class Engine:
         return None
 
     def _build(self, graphs: Sequence[CompiledGraph]) -> Module:
+        for package in _kernels(graphs):
+            mojo_kernels.precompile(package)
         with self._building:
             start = time.perf_counter()
             module = Module()
@@ -332,7 +334,7 @@ ENGINE = Engine()
 
 
 def kernel_packages(folders: Sequence[str] = ()) -> list[Path]:
-    """The precompiled kernel packages: ours, and those of the user's folders."""
+    """The kernel packages: ours, and those of the user's folders; precompiled when needed."""
     return [mojo_kernels.package(), *(mojo_kernels.package(Path(folder)) for folder in folders)]
 
 

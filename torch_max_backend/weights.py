@@ -8,6 +8,9 @@ operand is a parameter, so we hand in the tiles instead:
 2. The runtime fills that input from the parameter, and again whenever the parameter's address or
    version has changed (`PackedWeight`).
 
+One row (a decoded token) times a weight that is stored transposed needs no tiles: memory decides,
+and `torch_max_backend.matvec` streams the weight as it is.
+
 The compiled code holds no values: one artifact serves every checkpoint. A parameter that two
 graphs pack alike is packed once. What cannot be seen is a write that bypasses PyTorch's version
 counter (`p.data.mul_(2)`, or parameters made under `inference_mode`).
@@ -36,7 +39,9 @@ from torch_max_backend.program import (
 
 _LIBRARY = torch.library.Library("torch_max_backend", "FRAGMENT")
 _LIBRARY.define("packed_mm(Tensor self, Tensor packed, int n) -> Tensor")
+_LIBRARY.define("matvec(Tensor self, Tensor weight) -> Tensor")
 packed_mm = torch.ops.torch_max_backend.packed_mm
+matvec = torch.ops.torch_max_backend.matvec
 
 aten = torch.ops.aten
 FLOAT_BYTES = 4
@@ -137,7 +142,7 @@ def pack_weights(program: Program) -> Program:
     parameters = {
         item.name: item
         for item in program.inputs
-        if isinstance(item, TensorInput) and item.static and _packable(item.spec)
+        if isinstance(item, TensorInput) and item.static and _is_weight(item.spec)
     }
     transposes = {
         call.name: call.args[0].name
@@ -153,7 +158,7 @@ def pack_weights(program: Program) -> Program:
     calls: list[Call] = []
     for call in program.calls:
         calls.extend(_packed_calls(call, parameters, transposes, specs, packed))
-    if not packed:
+    if not any(call.op in (matvec.default, packed_mm.default) for call in calls):
         return program
     return dataclasses.replace(
         program, calls=live_calls(calls, program.outputs), packed=list(packed.values())
@@ -169,9 +174,9 @@ def _is_transpose(call: Call) -> bool:
     return call.op is aten.transpose.int and {d % 2 for d in call.args[1:3]} == {0, 1}
 
 
-def _packable(spec: TensorSpec) -> bool:
+def _is_weight(spec: TensorSpec) -> bool:
     return (
-        spec.dtype is torch.float32
+        spec.dtype in (torch.float32, torch.bfloat16, torch.float16)
         and spec.device.type == "cpu"
         and len(spec.shape) == 2
         and all(isinstance(size, int) and size > 0 for size in spec.shape)
@@ -196,20 +201,23 @@ def _packed_calls(
         return [call]
     spec = specs.get(left.name) if left.index is None else None
     size = spec.shape[0] if spec is not None else None
-    tiling = tiles(size if isinstance(size, int) else 0) if size is not None else None
-    if tiling is None or size == 0:
-        return [call]
     transposed = right.name in transposes
-    shape = parameters[name].spec.shape
-    k, n = (shape[1], shape[0]) if transposed else (shape[0], shape[1])
-    assert isinstance(k, int) and isinstance(n, int)
-    layout = tiling.layout(k, n, transposed)
-    item = packed.setdefault(
-        (name, layout), PackedInput(f"{name}_packed{len(packed)}", name, layout)
-    )
-    product = dataclasses.replace(
-        call, op=packed_mm.default, args=(left, Ref(item.name), n), kwargs={}
-    )
+    if size == 1 and transposed:
+        product = dataclasses.replace(call, op=matvec.default, args=(left, Ref(name)), kwargs={})
+    else:
+        tiling = tiles(size if isinstance(size, int) else 0) if size is not None else None
+        if tiling is None or size == 0 or parameters[name].spec.dtype is not torch.float32:
+            return [call]
+        shape = parameters[name].spec.shape
+        k, n = (shape[1], shape[0]) if transposed else (shape[0], shape[1])
+        assert isinstance(k, int) and isinstance(n, int)
+        layout = tiling.layout(k, n, transposed)
+        item = packed.setdefault(
+            (name, layout), PackedInput(f"{name}_packed{len(packed)}", name, layout)
+        )
+        product = dataclasses.replace(
+            call, op=packed_mm.default, args=(left, Ref(item.name), n), kwargs={}
+        )
     if bias is None:
         return [product]
     product = dataclasses.replace(product, name=f"{call.name}_product")

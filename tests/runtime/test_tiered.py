@@ -11,6 +11,7 @@ import warnings
 import pytest
 import torch
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from torch_max_backend import (
     MAPPING_TORCH_ATEN_TO_MAX,
@@ -18,7 +19,9 @@ from torch_max_backend import (
     max_backend,
     wait_for_compiles,
 )
-from torch_max_backend.engine import ENGINE
+from torch_max_backend.compiled_graph import CompiledGraph
+from torch_max_backend.engine import ENGINE, kernel_packages
+from torch_max_backend.fx_importer import import_fx
 
 pytestmark = pytest.mark.xdist_group("runtime-tiered")
 TIERED = {"tiered": True}
@@ -81,6 +84,48 @@ def test_threads_during_the_swap() -> None:
     stop.set()
     for thread in threads:
         thread.join()
+    assert not wrong
+
+
+def test_200_swaps_under_calling_threads() -> None:
+    """Each round is a graph of its own that is swapped while three threads call it."""
+    x = torch.randn(17)
+    gm = make_fx(lambda x: (x * 5 - 2,))(x)
+    program = import_fx(gm)
+
+    def on_torch(args: list[torch.Tensor]) -> list[torch.Tensor]:
+        (x,) = args
+        args.clear()
+        return [x * 5 - 2]
+
+    first = CompiledGraph(program, on_torch, kernel_packages())
+    ENGINE.submit(first)
+    ENGINE.flush()
+    assert first.model is not None
+    wrong: list[torch.Tensor] = []
+
+    def work(graph: CompiledGraph, seed: int, swapped: threading.Event) -> None:
+        x = torch.randn(17, generator=torch.Generator().manual_seed(seed))
+        expected = x * 5 - 2
+        after = 0
+        while after < 3:  # some calls on MAX as well
+            after += swapped.is_set()
+            (result,) = graph.run([x.clone()])
+            if not torch.allclose(result, expected, atol=1e-6):
+                wrong.append(result)
+
+    for number in range(200):
+        graph, swapped = CompiledGraph(program, on_torch, ()), threading.Event()
+        threads = [
+            threading.Thread(target=work, args=(graph, 3 * number + i, swapped)) for i in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        graph.ready(first.model)
+        swapped.set()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive(), "a call hangs"
     assert not wrong
 
 

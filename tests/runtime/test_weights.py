@@ -19,6 +19,8 @@ LINEAR = nn.Linear(300, 70)
 DEEP = nn.Parameter(torch.randn(3000, 100) / 50)
 EMBEDDING = nn.Embedding(50, 24)
 SHARED = nn.Linear(33, 5, bias=False)
+NARROW = nn.Linear(5, 3)
+HALF = nn.Linear(300, 70).bfloat16()
 
 
 @TABLE.add(torch.randn(5, 300))
@@ -57,6 +59,12 @@ def any_rows(x):
     return LINEAR(x) + 1
 
 
+@TABLE.add(torch.randn(1, 300), torch.randn(1, 5), torch.randn(1, 300).bfloat16())
+@torch.no_grad()
+def one_row(x, y, z):
+    return LINEAR(x), NARROW(y), HALF(z)
+
+
 @TABLE.add(torch.randn(5, 300), options={"pack_weights": False})
 @torch.no_grad()
 def unpacked(x):
@@ -92,6 +100,19 @@ def test_linear(name: str, functions: Functions) -> None:
 def test_more_rows_without_a_compile(functions: Functions) -> None:
     for rows in (2, 33, 64):
         check(functions["any_rows"], torch.randn(rows, 300))
+
+
+def test_one_row_streams_the_weight_as_it_is(functions: Functions) -> None:
+    packed = len(weights._PACKED)
+    for _ in range(2):
+        args = (torch.randn(1, 300), torch.randn(1, 5), torch.randn(1, 300).bfloat16())
+        x, y, z = functions["one_row"](*args)
+        expected = functions["one_row"].eager(*args)
+        torch.testing.assert_close((x, y), expected[:2], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(z, expected[2], atol=2e-2, rtol=2e-2)
+        with torch.no_grad():
+            LINEAR.weight.mul_(0.5)
+    assert len(weights._PACKED) == packed
 
 
 def test_many_blocks(functions: Functions) -> None:

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from max.graph import TensorType, TensorValue, ops
 
+from torch_max_backend import mojo_kernels, promotion
 from torch_max_backend.registry import map_to
 from torch_max_backend.types import MaxTensor
-from torch_max_backend.weights import packed_mm
+from torch_max_backend.weights import matvec, packed_mm
+
+
+# torch_max_backend::matvec(Tensor self, Tensor weight) -> Tensor
+@map_to(matvec)
+def aten_matvec(self: MaxTensor, weight: MaxTensor) -> MaxTensor:
+    """`self @ weight.T` for one row."""
+    rows, columns = self.shape[0], weight.shape[0]
+    outputs = [(promotion.dtype_of(self), [rows, columns])]
+    return mojo_kernels.call("tmb_matvec", [self, weight], outputs)[0]
 
 
 # torch_max_backend::packed_mm(Tensor self, Tensor packed, int n) -> Tensor

@@ -36,16 +36,28 @@ def _digest(folder: Path) -> str:
 
 @functools.cache
 def package(folder: Path = SOURCES) -> Path:
-    """The precompiled package of `folder`; compiled on first use, then found by content."""
-    from mojo.run import subprocess_run_mojo
-
+    """Where the precompiled package of `folder` is, or will be after `precompile`."""
     folder = folder.resolve()
     if not (folder / "__init__.mojo").is_file():
         raise PackageError(f"{folder} is not a Mojo package: it has no __init__.mojo")
     # The compiler bakes the file's stem in as the module's name, so the stem must be final.
     target = flags.cache_dir() / "kernels" / f"tmb_{_digest(folder)}.mojoc"
+    _SOURCES_OF[target] = folder
+    return target
+
+
+_SOURCES_OF: dict[Path, Path] = {}
+"""The folder of each package that this process has asked for."""
+
+
+@functools.cache
+def precompile(target: Path) -> None:
+    """Make a package that `package` named, unless it is there: half a minute, once a machine."""
+    from mojo.run import subprocess_run_mojo
+
     if target.is_file():
-        return target
+        return
+    folder = _SOURCES_OF[target]
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as staging:
         built = Path(staging) / target.name
@@ -58,7 +70,6 @@ def package(folder: Path = SOURCES) -> Path:
                 f"Mojo could not compile {folder}:\n{error.stderr.decode(errors='replace')}"
             ) from error
         os.replace(built, target)  # atomic: another process sees all of it or nothing
-    return target
 
 
 def elementwise(name: str, *operands: TensorValue, dtype: DType | None = None) -> TensorValue:

@@ -1,0 +1,34 @@
+"""One process of `benchmarks.start`: from `import torch` to the first compiled result."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+
+def main(engine: str, name: str) -> None:
+    """Print one JSON object: seconds since before `import torch`, of the first call, and so on."""
+    begin = time.perf_counter()
+    import torch
+
+    from benchmarks.models import make
+
+    benchmark = make(name)
+    built = time.perf_counter()
+    options = {"tiered": True} if engine == "tiered" else None
+    backend = engine if engine in ("aot_eager", "inductor") else "max_backend"
+    compiled = torch.compile(benchmark.model, backend=backend, options=options)
+    with torch.no_grad():
+        compiled(*benchmark.args)
+    end = time.perf_counter()
+    result = {"total": end - begin, "first_call": end - built}
+    if backend == "max_backend":
+        from torch_max_backend import compile_stats
+
+        result["modules"] = compile_stats()["modules"]
+    print(json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
