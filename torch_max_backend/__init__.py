@@ -8,12 +8,14 @@ if _flags.beartype():
     from beartype import BeartypeConf as _BeartypeConf
     from beartype.claw import beartype_this_package as _beartype_this_package
 
-    # Not on the per-call path: these two run at every call of a compiled function.
+    # Not on the per-call path (`runtime`, `compiled_graph` run at every call of a compiled
+    # function). A lowering is checked when it is first used: checking all costs a second of import.
     _beartype_this_package(
         conf=_BeartypeConf(
             claw_skip_package_names=(
-                "torch_max_backend.runtime",
+                "torch_max_backend.aten_functions",
                 "torch_max_backend.compiled_graph",
+                "torch_max_backend.runtime",
             ),
             is_pep484_tower=True,  # an int is a fine float
         )

@@ -212,7 +212,7 @@ class _Lowering:
             args, kwargs = self.resolve(call.args), self.resolve(call.kwargs)
             if entry.needs_call:
                 kwargs["call"] = info
-            result = entry.lowering(*args, **kwargs)
+            result = entry.checked(*args, **kwargs)
             self.values[call.name] = self._judge(call, info, result)
         except Exception as error:
             where = getattr(entry.lowering, "__qualname__", repr(entry.lowering))

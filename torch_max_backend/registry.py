@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import traceback
 from collections.abc import Callable, Iterator, MutableMapping
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
-from torch_max_backend import on_torch
+from torch_max_backend import flags, on_torch
 from torch_max_backend.decompositions import DECOMPOSITIONS
 from torch_max_backend.errors import MappingError
 
@@ -32,6 +33,15 @@ class Entry:
     """The lowering takes `call: CallInfo` by keyword."""
     builtin: bool
     """Registered by this package, so that its version identifies what it does."""
+
+    @functools.cached_property
+    def checked(self) -> Lowering:
+        """The lowering with its run-time type checks, made when it is first used."""
+        if not self.builtin or not flags.beartype():
+            return self.lowering
+        from beartype import BeartypeConf, beartype
+
+        return beartype(conf=BeartypeConf(is_pep484_tower=True))(self.lowering)
 
 
 def _users_line() -> str:
@@ -135,14 +145,16 @@ def map_to(op: Op, *, needs_call: bool = False, override: bool = False) -> Calla
     `call: CallInfo`.
     """
 
-    def register(lowering: F) -> F:
-        builtin = getattr(lowering, "__module__", "").startswith("torch_max_backend.")
-        MAPPING_TORCH_ATEN_TO_MAX.register(
-            op, lowering, needs_call=needs_call, builtin=builtin, override=override
-        )
-        return lowering
+    # Not a function defined here: its run-time checks would be made anew for each of 300 ops.
+    return functools.partial(_register, op, needs_call, override)
 
-    return register
+
+def _register(op: Op, needs_call: bool, override: bool, lowering: F) -> F:
+    builtin = getattr(lowering, "__module__", "").startswith("torch_max_backend.")
+    MAPPING_TORCH_ATEN_TO_MAX.register(
+        op, lowering, needs_call=needs_call, builtin=builtin, override=override
+    )
+    return lowering
 
 
 def is_mapped(op: OpOverload) -> bool:
