@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import time
@@ -14,10 +15,13 @@ def main(engine: str, name: str) -> None:
 
     from benchmarks.models import make
 
+    backend = engine if engine in ("aot_eager", "inductor") else "max_backend"
+    importlib.import_module("torch._dynamo")  # torch.compile would
+    if backend == "max_backend":
+        importlib.import_module("torch_max_backend")
     benchmark = make(name)
     built = time.perf_counter()
     options = {"tiered": True} if engine == "tiered" else None
-    backend = engine if engine in ("aot_eager", "inductor") else "max_backend"
     compiled = torch.compile(benchmark.model, backend=backend, options=options)
     with torch.no_grad():
         compiled(*benchmark.args)

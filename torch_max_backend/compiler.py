@@ -66,11 +66,7 @@ def max_backend(
         )(gm, example_inputs)
     function = aot_cache.direct_call(function, made, example_inputs)
     profiling.report("trace", time.perf_counter() - start, "AOTAutograd and lowering")
-    if ENGINE.deferring:
-        return function
-    if tiered:
-        ENGINE.flush_in_background()
-    else:
+    if not tiered and not ENGINE.deferring:
         ENGINE.flush()
     return function
 

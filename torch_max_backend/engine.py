@@ -161,7 +161,10 @@ class Engine:
 
     def wait(self, timeout: float | None = None) -> None:
         """Return when nothing waits: the background has finished, and the rest is compiled here."""
-        worker = self._worker
+        with self._lock:
+            if not self.deferring and any(graph.ran_on_torch for graph in self._pending):
+                self.flush_in_background()  # traced in tiers, and not called yet
+            worker = self._worker
         if worker is not None:
             worker.join(timeout)
             if worker.is_alive():

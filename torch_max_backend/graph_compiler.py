@@ -84,7 +84,11 @@ class GraphCompiler:
             ENGINE.submit(graph, background=self.tiered)
         _report(parts, refused)
         top = _with_calls(parts.top, calls)
-        return PartitionedGraph(_eager(top), _eager(gm), list(islands.values()), kind)
+        return PartitionedGraph(_eager(top), self._waiting(gm), list(islands.values()), kind)
+
+    def _waiting(self, gm: fx.GraphModule) -> BoxedCall:
+        """What runs until MAX has compiled the graph."""
+        return _then_compile(_eager(gm)) if self.tiered else _eager(gm)
 
     def _graph(self, gm: fx.GraphModule, kind: Kind, static: Collection[str]) -> CompiledGraph:
         """The graph, lowered (which raises its errors) unless that is the background's work."""
@@ -94,7 +98,9 @@ class GraphCompiler:
         if kind is Kind.INFERENCE and self.options.pack_weights:
             program = pack_weights(program)
         what = profiling.describe(gm, kind.value)
-        graph = CompiledGraph(program, _eager(gm), self.kernels, what, kind, self.may_fall_back)
+        graph = CompiledGraph(
+            program, self._waiting(gm), self.kernels, what, kind, self.may_fall_back
+        )
         if not self.tiered:
             ENGINE.lower(graph)
         return graph
@@ -116,6 +122,18 @@ def _eager(gm: fx.GraphModule) -> BoxedCall:
         with torch.no_grad():
             results = list(gm(*args))
         args.clear()
+        return results
+
+    return run
+
+
+def _then_compile(eager: BoxedCall) -> BoxedCall:
+    """`eager`, after which the background begins: it would slow down the first answer."""
+
+    def run(args: list[Any]) -> list[Any]:
+        results = eager(args)
+        if not ENGINE.deferring:
+            ENGINE.flush_in_background()
         return results
 
     return run
