@@ -16,8 +16,9 @@ from torch_max_backend import compile_stats, compile_together, max_backend
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("generation")]
 
-MOST_COMPILES = {"static": 3, "dynamic": 4}
-"""A prompt, a token, and a token after a cache of any length."""
+MOST_COMPILES = {"static": 3, "dynamic": 3, "window": 7}
+"""The prompt, one token, and one token after a cache of any length; Dynamo traces a layer with a
+window again before, at and after the step that fills it."""
 
 
 def compile_in_place(model: Any) -> None:
@@ -25,12 +26,14 @@ def compile_in_place(model: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def compiled() -> dict[tuple[str, str], tuple[Any, Any, int]]:
-    """Model, inputs and how many graphs were compiled, by name and cache."""
+def compiled(request: pytest.FixtureRequest) -> dict[tuple[str, str], tuple[Any, Any, int]]:
+    """Model, inputs and how many graphs were compiled, by name and cache; of the chosen tests."""
     torch._dynamo.reset()
+    chosen = [item.callspec for item in request.session.items if hasattr(item, "callspec")]
+    names = {str(spec.params.get("name")) for spec in chosen}
     made = {}
     with harness.many_models(), compile_together():
-        for name in GENERATORS:
+        for name in (name for name in GENERATORS if name in names):
             for cache in CACHES:
                 model, inputs = generation.make(name, compile_in_place)
                 before = compile_stats()["graphs"]
@@ -57,4 +60,5 @@ def test_tokens_are_eagers(name: str, way: Way, compiled: dict[Any, Any]) -> Non
 @pytest.mark.parametrize("name", GENERATORS)
 def test_few_compiles(name: str, cache: str, compiled: dict[Any, Any]) -> None:
     graphs = compiled[name, cache][2]
-    assert 2 <= graphs <= MOST_COMPILES[cache]
+    windowed = cache == "dynamic" and name == "Gemma 3"
+    assert 2 <= graphs <= MOST_COMPILES["window" if windowed else cache]
