@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from tests.zoo.spec import BATCH, ENCODER_DECODER, GROUPED, PATCHES, SMALL, Architecture, token_ids
+from tests.zoo.spec import BATCH, ENCODER_DECODER, PATCHES, SMALL, Architecture, token_ids
 
 WAVE: dict[str, Any] = {
     **SMALL,
@@ -54,10 +54,6 @@ def long_waveform_and_decoder_ids() -> dict[str, Any]:
         "decoder_input_ids": token_ids(4),
         "use_cache": False,
     }
-
-
-def channel() -> dict[str, Any]:
-    return {"input_values": torch.randn(BATCH, 1, 400)}
 
 
 AUDIO = [
@@ -125,39 +121,6 @@ AUDIO = [
             "max_position_embeddings": 64,
         },
         inputs=long_waveform_and_decoder_ids,
-        slow=True,
-    ),
-    audio(
-        "EncodecModel",
-        "EncodecConfig",
-        {
-            "num_filters": 4,
-            "hidden_size": 16,
-            "num_lstm_layers": 1,
-            "upsampling_ratios": [4, 2],
-            "codebook_size": 16,
-            "codebook_dim": 16,
-        },
-        inputs=channel,
-        slow=True,
-    ),
-    audio(
-        "MimiModel",
-        "MimiConfig",
-        {
-            **SMALL,
-            **GROUPED,
-            "num_filters": 4,
-            "upsampling_ratios": [4, 2],
-            "codebook_size": 16,
-            "codebook_dim": 16,
-            "vector_quantization_hidden_dimension": 16,
-            "num_quantizers": 4,
-            "upsample_groups": 32,
-            "head_dim": 8,
-            "sliding_window": 16,
-        },
-        inputs=channel,
         slow=True,
     ),
 ]
