@@ -1,7 +1,8 @@
 """Architectures of transformers on MAX, compared with eager PyTorch.
 
-The default run takes the smallest of a few families, compiled as one Module; all of them are
-`make zoo`.
+An architecture costs about a minute of compiling on a slow core, so the default run takes two small
+ones as one Module; GPT-2, BERT, ViT and ResNet of their real size are in `test_base_models.py`, and
+all of the zoo is `make zoo`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tests.zoo.harness import Result
 
 pytestmark = pytest.mark.xdist_group("zoo")
 
-DEFAULT = ["GPT2LMHeadModel", "LlamaForCausalLM", "MixtralForCausalLM", "ViTModel"]
+DEFAULT = ["LlamaForCausalLM", "ConvNextModel"]
 BY_NAME = {architecture.model: architecture for architecture in ARCHITECTURES}
 
 
@@ -30,7 +31,7 @@ def test_runs_on_max_as_eager(name: str, results: dict[str, Result]) -> None:
     result = results[name]
     assert result.on_torch == 0, result.reasons
     assert not result.graph_breaks
-    assert result.on_max > 50
+    assert result.on_max >= 40
     assert result.compiled_again == 0
     assert result.error is not None and result.error <= report.TOLERANCE
 
