@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test lint format bench zoo clean
 
 demo: $(INSTALLED)
 	$(BIN)/python -m examples.demo
@@ -25,6 +25,10 @@ format: $(INSTALLED)
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.run --cold --output docs
+
+zoo: $(INSTALLED)
+	$(BIN)/python -m tests.zoo --output docs
+	$(BIN)/python -m tests.zoo --training --output docs
 
 $(INSTALLED): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

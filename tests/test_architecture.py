@@ -19,7 +19,7 @@ IR = ROOT / "torch_ir"
 # The floors of torch_max_backend, bottom first: a file imports from its own floor or from below.
 FLOORS = [
     ["errors", "types", "stats"],
-    ["flags", "devices", "program", "on_torch", "decompositions"],
+    ["flags", "devices", "program", "on_torch", "decompositions", "grouped_matmul"],
     ["constants", "shapes", "artifacts", "compile_history", "registry", "weights", "folding"],
     ["promotion", "mojo_kernels", "progress", "fingerprint"],
     ["aten_functions", "graph_builder"],

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from weakref import WeakKeyDictionary
 
+import sympy
 import torch
 from max.graph import DeviceRef, Dim, Graph, TensorType, ops
+from torch.utils._sympy.functions import Max, Min
 
+from torch_max_backend import shapes
 from torch_max_backend.devices import max_dtype
 from torch_max_backend.types import MaxTensor, Scalar, Size
 
@@ -37,6 +41,30 @@ def scalar(value: Scalar | Dim, dtype: torch.dtype, device: DeviceRef) -> MaxTen
         size = ops.shape_to_tensor([value]).reshape([])
         return ops.cast(size, max_dtype(dtype)).to(device)
     return constant(value, dtype, device)
+
+
+_COMBINED = {
+    Max: lambda a, b: ops.max(a, b),
+    Min: lambda a, b: ops.min(a, b),
+    sympy.Add: lambda a, b: a + b,
+    sympy.Mul: lambda a, b: a * b,
+}
+
+
+def number(expr: sympy.Expr | int, symbols: Mapping[str, Dim]) -> Size | MaxTensor:
+    """The value of a symbolic expression as an argument: a size, or a 0-d tensor where MAX's sizes
+    have no such operation (the larger of two, in a sliding window's mask).
+    """
+    if isinstance(expr, int) or shapes.is_expressible(expr):
+        return shapes.from_sympy(expr, symbols)
+    combine = _COMBINED.get(type(expr))
+    if combine is None:
+        return shapes.from_sympy(expr, symbols)  # raises with an explanation
+    parts = [number(part, symbols) for part in expr.args]
+    cpu = DeviceRef.CPU()
+    return reduce(
+        combine, (p if isinstance(p, MaxTensor) else scalar(p, torch.int64, cpu) for p in parts)
+    )
 
 
 def full(

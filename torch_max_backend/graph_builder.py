@@ -17,7 +17,7 @@ from max.graph import DeviceRef, Dim, Graph, Module, TensorType, TensorValue, op
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torch_max_backend import shapes
+from torch_max_backend import constants, shapes
 from torch_max_backend.devices import device_ref, max_dtype, torch_dtype
 from torch_max_backend.errors import LoweringError, MaxCompilerError, UnsupportedOpError
 from torch_max_backend.on_torch import is_random
@@ -198,7 +198,7 @@ class _Lowering:
             result = self.values[value.name]
             return result if value.index is None else result[value.index]
         if isinstance(value, Sym):
-            return self.size(value.expr)
+            return constants.number(value.expr, self.symbols)
         if isinstance(value, (list, tuple)):
             return type(value)(self.resolve(item) for item in value)
         if isinstance(value, dict):

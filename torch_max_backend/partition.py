@@ -23,7 +23,7 @@ from torch_max_backend import on_torch
 from torch_max_backend.devices import is_on_max
 from torch_max_backend.fx_importer import SYMBOLIC
 from torch_max_backend.registry import is_mapped
-from torch_max_backend.shapes import is_expressible
+from torch_max_backend.shapes import is_computable, is_expressible
 
 aten = torch.ops.aten
 
@@ -96,9 +96,12 @@ def _foreign_dtypes(nodes: Iterable[fx.Node]) -> str | None:
 def _foreign_sizes(nodes: Iterable[fx.Node]) -> str | None:
     values = [node.meta.get("val") for node in nodes]
     sizes = [size for node in nodes for tensor in _tensors(node) for size in tensor.shape]
-    for size in (*values, *sizes):
+    for size in sizes:
         if isinstance(size, torch.SymInt) and not is_expressible(size.node.expr):
             return f"MAX has no symbolic size {size.node.expr}"
+    for value in values:
+        if isinstance(value, torch.SymInt) and not is_computable(value.node.expr):
+            return f"MAX has no symbolic number {value.node.expr}"
     return None
 
 

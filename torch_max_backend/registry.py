@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
-from torch_max_backend import flags, on_torch
+from torch_max_backend import flags, grouped_matmul, on_torch
 from torch_max_backend.decompositions import DECOMPOSITIONS
 from torch_max_backend.errors import MappingError
 
@@ -197,7 +197,8 @@ def decomposition_table() -> dict[OpOverload, Callable[..., Any]]:
     from torch._decomp.decompositions import nop_decomposition
 
     core = core_aten_decompositions()
-    table = {op: own for op, own in DECOMPOSITIONS.items() if not is_mapped(op)}
+    own = {**DECOMPOSITIONS, **grouped_matmul.decompositions()}
+    table = {op: decomposition for op, decomposition in own.items() if not is_mapped(op)}
     for source in (core, every_decomposition):
         for op, decomposition in source.items():
             if not isinstance(op, OpOverload) or op in table or is_mapped(op):

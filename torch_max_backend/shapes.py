@@ -10,6 +10,8 @@ from max.graph import Dim, StaticDim, ops
 from torch.utils._sympy.functions import (
     CleanDiv,
     FloorDiv,
+    Max,
+    Min,
     Mod,
     ModularIndexing,
     PythonMod,
@@ -134,6 +136,13 @@ def is_expressible(expr: sympy.Expr) -> bool:
     parts = (sympy.Integer, sympy.Symbol, sympy.Add, sympy.Mul, sympy.Pow)
     own = (FloorDiv, CleanDiv, Mod, PythonMod, ModularIndexing, SymIdentity)
     return all(isinstance(part, (*parts, *own)) for part in sympy.preorder_traversal(expr))
+
+
+def is_computable(expr: sympy.Expr) -> bool:
+    """Whether `constants.number` has a value for `expr`, be it no size of a tensor."""
+    if isinstance(expr, (Max, Min, sympy.Add, sympy.Mul)):
+        return all(map(is_computable, expr.args))
+    return is_expressible(expr)
 
 
 def from_sympy(expr: sympy.Expr | int, symbols: Mapping[str, Dim]) -> Size:

@@ -41,6 +41,11 @@ CASES = [
     Case("flatten", lambda x: x.flatten(), X),
     Case("expand", lambda x: x[:, :1].expand(x.shape[0], x.shape[1], 4), X),
     Case("expand_new", lambda x: x[None].expand(2, -1, -1, -1), X),
+    Case(
+        "larger_of_two",  # no size, but a number: where a sliding window begins
+        lambda x: x + torch.sym_max(x.shape[1] - 8, 0) * torch.sym_min(x.shape[0], 3) - 1,
+        X,
+    ),
     Case("slice_tail", lambda x: x[:, 1:], X),
     Case("slice_head", lambda x: x[:, :-1], X),
     Case("slice_middle", lambda x: x[:, 1:-2], X),

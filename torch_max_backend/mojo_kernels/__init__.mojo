@@ -1,5 +1,6 @@
 from .attention import *
 from .creation import *
+from .grouped_matmul import *
 from .matvec import *
 from .pointwise import *
 from .pointwise_binary import *

@@ -1,0 +1,1 @@
+"""Real models with real loading code, run with `max_backend`. See README.md."""

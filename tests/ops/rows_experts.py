@@ -1,0 +1,35 @@
+"""Rows: what mixtures of experts are made of."""
+
+from __future__ import annotations
+
+import torch
+
+from tests.ops.cases import FLOATS, OpCase, t
+
+aten = torch.ops.aten
+grouped_mm = torch.ops.torch_max_backend.grouped_mm.default
+INT32 = torch.int32
+
+
+def ends(*values, dtype=torch.int64):
+    return t(values=values, dtype=dtype)
+
+
+ROWS = [
+    OpCase(grouped_mm, (t(6, 5), t(3, 20, 5), ends(2, 2, 6), True), dtypes=FLOATS),
+    OpCase(grouped_mm, (t(6, 40), t(3, 40, 21), ends(2, 2, 6, dtype=INT32), False), dtypes=FLOATS),
+    # Rows behind the last group are zeros.
+    OpCase(grouped_mm, (t(6, 5), t(2, 3, 5), ends(1, 4), True)),
+    OpCase(grouped_mm, (t(6, 5), t(2, 5, 3), ends(0, 0), False)),
+    OpCase(grouped_mm, (t(0, 5), t(2, 5, 3), ends(0, 0), False)),
+    OpCase(
+        aten._grouped_mm.default,
+        (t(8, 16), t(2, 16, 8), ends(3, 8, dtype=INT32)),
+        dtypes=[torch.bfloat16],
+    ),
+    OpCase(aten.histc.default, (t(40), 4, -2, 3), dtypes=[torch.float32, torch.float64]),
+    OpCase(aten.histc.default, (t(3, 4), 5)),
+    OpCase(aten.histc.default, (t(values=[0.0, 1.0, 1.0, 3.0]), 4, 0, 3)),
+    OpCase(aten.histc.default, (t(values=[2.0, 2.0]), 3)),
+    OpCase(aten.histc.default, (t(0), 3)),
+]

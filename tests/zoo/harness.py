@@ -1,0 +1,163 @@
+"""Runs architectures of the zoo: compiled together, compared with eager PyTorch, counted."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._dynamo.utils import counters
+
+from tests.zoo.spec import Architecture
+from torch_max_backend import compile_stats, compile_together, graph_compiler, max_backend
+from torch_max_backend.errors import FallbackWarning
+
+
+@dataclass
+class Result:
+    """A line of the report."""
+
+    name: str
+    family: str
+    step: str
+    """`inference` or `training`."""
+    on_max: int = 0
+    on_torch: int = 0
+    graphs: int = 0
+    graph_breaks: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    """Why nodes run on PyTorch, one line per op."""
+    error: float | None = None
+    """Largest absolute error, relative to the largest absolute value of the same result."""
+    together: int = 0
+    """How many lines were compiled in the same Module, and in how many seconds."""
+    seconds: float = 0.0
+    compiled_again: int = 0
+    """Graphs that the second call compiled."""
+
+
+@dataclass
+class Case:
+    """An architecture beside its compiled self."""
+
+    result: Result
+    expected: Callable[[], Any]
+    actual: Callable[[], Any]
+
+
+def run(architectures: Sequence[Architecture], *, training: bool = False) -> list[Result]:
+    """Compile all of them as one Module, then compare them one by one."""
+    cases = []
+    before = compile_stats()["compile_seconds"]
+    with many_models():
+        with compile_together():
+            for architecture in architectures:
+                cases.append(make_case(architecture, training))
+                count(cases[-1])
+        seconds = compile_stats()["compile_seconds"] - before
+        for case in cases:
+            case.result.together, case.result.seconds = len(cases), seconds
+            compare(case)
+    return [case.result for case in cases]
+
+
+def compare(case: Case) -> None:
+    """Run the compiled model on MAX; a run that compiles again is counted, not hidden."""
+    before = compile_stats()
+    case.result.error = largest_error(case.actual(), case.expected())
+    after = compile_stats()
+    case.result.compiled_again = int(after["graphs"] - before["graphs"])
+
+
+@contextlib.contextmanager
+def many_models() -> Iterator[None]:
+    """Models share code (transformers' wrappers of `forward`), and Dynamo counts its versions."""
+    with torch._dynamo.config.patch(recompile_limit=1000, accumulated_recompile_limit=10_000):
+        yield
+
+
+def make_case(architecture: Architecture, training: bool = False) -> Case:
+    result = Result(
+        architecture.model, architecture.family, "training" if training else "inference"
+    )
+    torch.manual_seed(1)
+    inputs = architecture.inputs()
+    step = training_step if training else inference
+    model, twin = architecture.build(), architecture.build()
+    compiled = torch.compile(twin, backend=max_backend)
+    return Case(result, lambda: step(model, model, inputs), lambda: step(twin, compiled, inputs))
+
+
+def inference(model: torch.nn.Module, call: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    with torch.no_grad():
+        return tensors(call(**inputs))
+
+
+def training_step(model: torch.nn.Module, call: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Forward in evaluation mode (no dropout), a loss over all outputs, gradients, one SGD step."""
+    model.zero_grad()
+    outputs = tensors(call(**inputs))
+    loss = sum(t.square().mean() for t in outputs.values() if t.requires_grad)
+    assert isinstance(loss, torch.Tensor)
+    loss.backward()
+    parameters = dict(model.named_parameters())
+    gradients = {f"{k}.grad": p.grad for k, p in parameters.items() if p.grad is not None}
+    return {"loss": loss.detach(), **gradients}
+
+
+def tensors(outputs: Any, prefix: str = "") -> dict[str, torch.Tensor]:
+    """The tensors of a model's output by their path."""
+    if isinstance(outputs, torch.Tensor):
+        return {prefix: outputs}
+    if isinstance(outputs, dict):
+        items: Any = outputs.items()
+    elif isinstance(outputs, (tuple, list)):
+        items = enumerate(outputs)
+    else:
+        return {}
+    return {
+        path: tensor
+        for key, value in items
+        for path, tensor in tensors(value, f"{prefix}.{key}" if prefix else str(key)).items()
+    }
+
+
+def count(case: Case) -> None:
+    """Trace the case (inside `compile_together()` it runs on PyTorch) and count what is where."""
+    before = compile_stats()
+    counters.clear()
+    graph_compiler._WARNED.clear()  # what another architecture was warned of counts here too
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        case.actual()
+    after = compile_stats()
+    result = case.result
+    result.on_max = int(after["nodes_on_max"] - before["nodes_on_max"])
+    result.on_torch = int(after["nodes_on_torch"] - before["nodes_on_torch"])
+    result.graphs = int(after["graphs"] - before["graphs"])
+    breaks: Counter[str] = counters["graph_break"]
+    result.graph_breaks = [reason.splitlines()[0] for reason in breaks]
+    told = [w.message for w in caught if isinstance(w.message, FallbackWarning)]
+    result.reasons = [str(message) for message in told]
+
+
+def largest_error(actual: dict[str, Any], expected: dict[str, Any]) -> float:
+    """Of all results, relative to the scale of each; other shapes and dtypes are an error."""
+    assert actual.keys() == expected.keys(), (actual.keys(), expected.keys())
+    worst = 0.0
+    for name, want in expected.items():
+        got = actual[name]
+        assert got.shape == want.shape and got.dtype == want.dtype, name
+        if want.numel() == 0:
+            continue
+        got, want = got.double(), want.double()
+        same = (got == want) | (got.isnan() & want.isnan())
+        difference = (got - want).abs().where(~same, 0.0)
+        scale = want[want.isfinite()].abs().max() if want.isfinite().any() else torch.tensor(1.0)
+        error = float(difference.max() / scale.clamp(min=1e-6))
+        worst = max(worst, float("inf") if error != error else error)
+    return worst

@@ -1,0 +1,85 @@
+"""docs/zoo.md: one line per architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+TOLERANCE = 1e-3
+"""Largest absolute error, relative to the scale of a result."""
+
+_HEAD = """# The zoo
+
+Architectures of transformers, made from small configs with random weights (`tests/zoo`), compiled
+with `max_backend` and compared with eager PyTorch on the CPU. `make zoo` writes this page; it goes
+on where it stopped.
+
+- *on MAX*, *on PyTorch*: ATen calls of the model's graphs. *breaks*: graph breaks, which are
+  Dynamo's, the same for every backend.
+- *error*: the largest absolute difference of any output (training: of the loss and any gradient),
+  relative to the largest absolute value of that output.
+- *compile*: seconds of MAX's compiler for the whole batch, over the number of architectures
+  that were compiled in it as one Module (2 cores, shared with other work).
+"""
+
+
+def is_right(line: Mapping[str, Any]) -> bool:
+    """Whether the compiled model gives eager's results."""
+    return line["error"] is not None and line["error"] <= TOLERANCE
+
+
+def line(result: Mapping[str, Any]) -> str:
+    """A result as one line of text."""
+    return (
+        f"{result['name']} {result['step']}: {result['on_max']} on MAX, "
+        f"{result['on_torch']} on PyTorch, {len(result['graph_breaks'])} breaks, "
+        f"error {result['error']:.1e}, {result['seconds']:.0f} s for {result['together']}"
+        + (f", compiled {result['compiled_again']} again" if result["compiled_again"] else "")
+    )
+
+
+def page(results: Sequence[Mapping[str, Any]]) -> str:
+    """The page."""
+    parts = [_HEAD]
+    for step, title in (("inference", "Inference"), ("training", "One training step")):
+        rows = [r for r in results if r["step"] == step]
+        if rows:
+            parts += [f"## {title}\n", _summary(rows), *_table(rows), _on_torch(rows)]
+    return "\n".join(part for part in parts if part) + "\n"
+
+
+def _summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    right = sum(map(is_right, rows))
+    whole = sum(r["on_torch"] == 0 for r in rows)
+    unbroken = sum(not r["graph_breaks"] for r in rows)
+    return (
+        f"{right} of {len(rows)} as eager PyTorch to {TOLERANCE:g}; {whole} "
+        f"({whole / len(rows):.0%}) with every node on MAX; {unbroken} without a graph break.\n"
+    )
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    lines = [
+        "| family | architecture | on MAX | on PyTorch | breaks | error | compile |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for r in rows:
+        error = "—" if r["error"] is None else f"{r['error']:.1e}"
+        cells = [r["family"], r["name"], r["on_max"], r["on_torch"], len(r["graph_breaks"])]
+        lines.append(
+            f"| {' | '.join(map(str, cells))} | {error} | {r['seconds']:.0f} s / {r['together']} |"
+        )
+    return [*lines, ""]
+
+
+def _on_torch(rows: Sequence[Mapping[str, Any]]) -> str:
+    lines = []
+    for r in rows:
+        told = dict.fromkeys(reason.splitlines()[0] for reason in r["reasons"])
+        lines += [f"- {r['name']}: {reason}" for reason in told]
+        lines += [f"- {r['name']}: graph break, {reason}" for reason in r["graph_breaks"]]
+    return (
+        "\n".join(["What is not on MAX, and where Dynamo broke the graph:", "", *lines, ""])
+        if lines
+        else ""
+    )
