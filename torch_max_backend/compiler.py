@@ -60,6 +60,7 @@ def max_backend(
             bw_compiler=aot_cache.cacheable(graphs.of_kind(Kind.BACKWARD)),
             inference_compiler=aot_cache.cacheable(graphs.of_kind(Kind.INFERENCE)),
             decompositions=decomposition_table(),
+            keep_inference_input_mutations=True,  # what is changed in place, MAX writes in place
         )(gm, example_inputs)
     function = aot_cache.direct_call(function, made, example_inputs)
     profiling.report("trace", time.perf_counter() - start, "AOTAutograd and lowering")

@@ -6,9 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._inductor import inductor_prims
 from torch._ops import OpOverload
 
+from torch_max_backend.foreach import foreach_decompositions
+from torch_max_backend.gradients import GRADIENTS
+
 aten = torch.ops.aten
+
+
+def fma(a: torch.Tensor, b: torch.Tensor | float, c: torch.Tensor | float) -> torch.Tensor:
+    """What Dynamo writes for `addcmul` and for `add` whose alpha is a tensor (a learning rate).
+
+    PyTorch's rounds once; whether MAX's does is the choice of its compiler.
+    """
+    return a * b + c
 
 
 def native_dropout(
@@ -29,4 +41,7 @@ def native_dropout(
 
 DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.native_dropout.default: native_dropout,
+    inductor_prims.fma: fma,
+    **foreach_decompositions(),
+    **GRADIENTS,
 }

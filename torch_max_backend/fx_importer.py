@@ -16,6 +16,7 @@ from torch_max_backend.errors import UnsupportedOpError
 from torch_max_backend.program import (
     Call,
     Input,
+    Mutation,
     OpaqueInput,
     Output,
     Program,
@@ -30,6 +31,8 @@ from torch_max_backend.program import (
     ValueOutput,
 )
 
+aten = torch.ops.aten
+
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n\s*(?P<code>[^\n]*)')
 
@@ -41,6 +44,7 @@ def import_fx(gm: fx.GraphModule, static_inputs: Collection[int] = ()) -> Progra
     captured: list[torch.Tensor] = []
     calls: list[Call] = []
     outputs: list[Output] = []
+    mutations: list[Mutation] = []
     for node in gm.graph.nodes:
         if node.op == "placeholder":
             inputs.append(_input(node, len(inputs) in static_inputs))
@@ -51,9 +55,23 @@ def import_fx(gm: fx.GraphModule, static_inputs: Collection[int] = ()) -> Progra
             captured_inputs.append(TensorInput(node.name, spec, memory_order(tensor), static=True))
         elif node.op == "output":
             outputs = [_output(value) for value in node.args[0]]
+        elif is_mutation(node):
+            mutations.append(Mutation(node.args[0].name, _ref(node)))
         elif _is_call(node):
             calls.append(_call(node))
-    return Program(inputs + captured_inputs, calls, outputs, captured)
+    return Program(inputs + captured_inputs, calls, outputs, captured, mutations=mutations)
+
+
+def is_mutation(node: fx.Node) -> bool:
+    """Whether the node writes the graph's result to one of its arguments.
+
+    AOTAutograd's graphs are functional but for these, which stand at their end.
+    """
+    return (
+        node.target is aten.copy_.default
+        and isinstance(node.args[0], fx.Node)
+        and node.args[0].op == "placeholder"
+    )
 
 
 def source_line(node: fx.Node) -> str | None:
@@ -142,6 +160,8 @@ def _is_call(node: fx.Node) -> bool:
 
 
 def _ref(node: fx.Node) -> Ref:
+    if is_mutation(node):
+        node = node.args[1]
     if node.target is operator.getitem:
         source, index = node.args
         assert isinstance(source, fx.Node) and isinstance(index, int)

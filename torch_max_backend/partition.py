@@ -16,12 +16,15 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._guards import detect_fake_mode
 from torch._ops import OpOverload
+from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.passes.split_module import split_module
 
 from torch_max_backend import on_torch
 from torch_max_backend.devices import is_on_max
-from torch_max_backend.fx_importer import SYMBOLIC
+from torch_max_backend.fx_importer import SYMBOLIC, is_mutation
 from torch_max_backend.registry import is_mapped
 from torch_max_backend.shapes import is_expressible
 
@@ -57,6 +60,7 @@ class Partition:
 
 def refused_nodes(gm: fx.GraphModule) -> dict[str, str]:
     """Names of the nodes that MAX cannot run or take in, each with the reason."""
+    _describe_drawn(gm)
     if any(isinstance(module, fx.GraphModule) for _, module in gm.named_children()):
         control = "its graph holds control flow (torch.cond and the like)"
         return {node.name: control for node in gm.graph.nodes if node.op == "call_function"}
@@ -65,14 +69,44 @@ def refused_nodes(gm: fx.GraphModule) -> dict[str, str]:
 
 def random_nodes(gm: fx.GraphModule) -> dict[str, str]:
     """The nodes that draw random numbers: PyTorch runs them, whatever the fallback is."""
-    return {
-        node.name: on_torch.RANDOM
-        for node in gm.graph.nodes
-        if on_torch.is_random(node.target) and not is_mapped(node.target)
-    }
+    _describe_drawn(gm)
+    return {node.name: on_torch.RANDOM for node in gm.graph.nodes if _random_op(node) is not None}
+
+
+# Activation checkpointing: the forward keeps the generator's state, the backward draws again from
+# it. Both take the op to draw with as an argument; this is where.
+_WITH_RNG_STATE = {run_and_save_rng_state: 0, run_with_rng_state: 1}
+
+
+def _random_op(node: fx.Node) -> tuple[OpOverload, int] | None:
+    """The op that a node draws random numbers with, and where that op's own arguments begin."""
+    target: Any = node.target
+    if target in _WITH_RNG_STATE:
+        place = _WITH_RNG_STATE[target]
+        op = node.args[place]
+        assert isinstance(op, OpOverload)
+        return op, place + 1
+    if on_torch.is_random(target) and not is_mapped(target):
+        return target, 0
+    return None
+
+
+def _describe_drawn(gm: fx.GraphModule) -> None:
+    """Tell what the nodes of checkpointing draw: AOTAutograd adds them without a `meta["val"]`."""
+    for node in gm.graph.nodes:
+        random = _random_op(node)
+        if random is None or node.target not in _WITH_RNG_STATE:
+            continue
+        op, start = random
+        args, kwargs = fx.map_arg((node.args[start:], node.kwargs), lambda n: n.meta["val"])
+        with detect_fake_mode((args, kwargs)) or FakeTensorMode():
+            drawn = op(*args, **kwargs)
+        node.meta["val"] = (None, drawn) if node.target is run_and_save_rng_state else drawn
 
 
 def _reason(node: fx.Node) -> str | None:
+    if _random_op(node) is not None:
+        return on_torch.RANDOM
     if node.op in ("placeholder", "get_attr"):
         return _foreign_dtypes([node]) or _foreign_sizes([node])
     if node.op != "call_function" or node.target is operator.getitem or not _computes(node):
@@ -81,7 +115,7 @@ def _reason(node: fx.Node) -> str | None:
         return "it is not an ATen op"
     if isinstance(node.meta.get("val"), SYMBOLIC):
         return "its result is a number that the rest of the graph depends on"
-    if not is_mapped(node.target):
+    if not is_mapped(node.target) and not is_mutation(node):
         return on_torch.reason(node.target) or "it has no MAX lowering"
     nodes = [node, *node.all_input_nodes]
     return _foreign_dtypes(nodes) or _foreign_sizes(nodes)
@@ -154,10 +188,14 @@ def _draw_beforehand(gm: fx.GraphModule) -> list[str]:
     """
     added = []
     for node in list(gm.graph.nodes):
-        if node.target not in _SHAPE_ONLY:
+        random = _random_op(node)
+        if random is None or random[0] not in _SHAPE_ONLY:
             continue
-        like = node.args[0]
-        value, drawn = like.meta["val"], node.meta["val"]
+        like = node.args[random[1]]
+        if like.target is aten.empty.memory_format:  # as our dropout draws, of any size
+            added.append(like.name)
+            continue
+        value, drawn = like.meta["val"], _tensors(node)[-1]
         # Drawn in the order of memory, which follows the argument's unless that has gaps.
         if not all(isinstance(size, int) for size in drawn.shape) or not drawn.is_contiguous():
             continue
@@ -185,10 +223,13 @@ def _phases(gm: fx.GraphModule, outside: set[str]) -> dict[fx.Node, int]:
         phase = max((phases.get(source, 0) for source in node.all_input_nodes), default=0)
         if node.name in outside:
             phase += phase % 2
-            if on_torch.is_random(node.target):
+            if _random_op(node) is not None:
                 last_random = phase = max(phase, last_random)
         elif node.target is not operator.getitem and _computes(node):
             phase += 1 - phase % 2
+        if is_mutation(node):  # when everybody has read the old values
+            readers = node.all_input_nodes[0].users
+            phase = max(phases.get(reader, 0) for reader in (*readers, *node.all_input_nodes))
         phases[node] = phase
     return phases
 

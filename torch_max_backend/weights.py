@@ -156,7 +156,7 @@ def pack_weights(program: Program) -> Program:
     if not packed:
         return program
     return dataclasses.replace(
-        program, calls=live_calls(calls, program.outputs), packed=list(packed.values())
+        program, calls=live_calls(calls, program.results()), packed=list(packed.values())
     )
 
 
