@@ -18,6 +18,7 @@ from torch.export.exported_program import _override_composite_implicit_decomp
 
 from torch_max_backend import aot_cache, flags, profiling, stats
 from torch_max_backend.compiled_graph import Kind
+from torch_max_backend.decompositions import rnn_dropout
 from torch_max_backend.engine import ENGINE, kernel_packages
 from torch_max_backend.graph_compiler import GraphCompiler
 from torch_max_backend.registry import decomposition_table, preserved_composites
@@ -52,6 +53,7 @@ def max_backend(
     # Both directions are lowered before the first run, so that they compile as one Module.
     with (
         _whole_composites(),
+        rnn_dropout(),
         functorch_config.patch(force_non_lazy_backward_lowering=True),
         aot_cache.keyed(kernels, dataclasses.replace(chosen, tiered=None)) as made,
     ):

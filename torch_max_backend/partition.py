@@ -14,12 +14,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
 from torch._guards import detect_fake_mode
 from torch._ops import OpOverload
 from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import free_symbols
 from torch.fx.passes.split_module import split_module
 
 from torch_max_backend import on_torch
@@ -153,6 +155,7 @@ def _computes(node: fx.Node) -> bool:
 def divide(gm: fx.GraphModule, refused: Mapping[str, str]) -> Partition:
     """`gm` with the nodes named in `refused` on PyTorch."""
     outside = {*refused, *_draw_beforehand(gm)}
+    _hand_symbols_on(gm)
     while True:
         phases = _phases(gm, outside)
         small = _small_islands(phases, outside)
@@ -169,6 +172,38 @@ def divide(gm: fx.GraphModule, refused: Mapping[str, str]) -> Partition:
     top = split_module(gm, gm, lambda node: phases[node], keep_original_order=True)
     names = {f"submod_{phase}" for phase in islands}
     return Partition(top, [name for name, _ in top.named_children() if name in names], left)
+
+
+def _hand_symbols_on(gm: fx.GraphModule) -> None:
+    """Let every part that takes a tensor of symbolic sizes take their symbols as well.
+
+    An island may see no more of `s0` than a tensor of `s0//4` rows. `split_module` looks for
+    symbols in a meta entry that Dynamo writes and AOTAutograd does not.
+    """
+    known: set[sympy.Symbol] = set()
+    told: list[tuple[fx.Node, int, torch.SymInt]] = []
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    for node in placeholders:
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt) and isinstance(value.node.expr, sympy.Symbol):
+            known.add(value.node.expr)
+    for node in placeholders:
+        value = node.meta.get("val")
+        for i, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
+                if size.node.expr not in known:
+                    known.add(size.node.expr)
+                    told.append((node, i, size))
+    if not known:
+        return
+    for node, i, size in told:
+        with gm.graph.inserting_after(placeholders[-1]):
+            read = gm.graph.call_function(aten.sym_size.int, (node, i))
+        read.meta["val"] = size
+    for node in gm.graph.nodes:
+        value = node.meta.get("val")
+        if value is not None and free_symbols(value) <= known:
+            node.meta["example_value"] = value
 
 
 # Random ops that read no more of their first argument than its shape.

@@ -109,9 +109,7 @@ ROWS = [
         together(aten._foreach_addcmul, aten._foreach_addcdiv),
         (LISTS, OTHERS, LISTS, [0.5, 2.0, -1.0]),
     ),
-    OpCase(
-        together(aten._foreach_addcmul, aten._foreach_addcdiv), (LISTS, OTHERS, LISTS, t(3))
-    ),
+    OpCase(together(aten._foreach_addcmul, aten._foreach_addcdiv), (LISTS, OTHERS, LISTS, t(3))),
     OpCase(together(aten._foreach_lerp.List), (LISTS, OTHERS, LISTS)),
     OpCase(together(aten._foreach_lerp.Scalar), (LISTS, OTHERS, 0.7)),
     OpCase(aten._foreach_norm.Scalar, (LISTS, math.inf)),

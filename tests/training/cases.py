@@ -64,6 +64,8 @@ class Case:
     schedule: Callable[[optim.Optimizer], LRScheduler] | None = None
     drawn: int = 0
     """Dropouts: what their graph has on PyTorch by design, a tensor and its random values each."""
+    dynamic: bool | None = False
+    """As torch.compile takes it; None where a number is to change without a compile."""
     default: bool = False
     """Part of the default run."""
 
@@ -102,7 +104,7 @@ CASES = [
         clip=0.5,
         schedule=_cosine,
     ),
-    _mlp("number rate, stairs", lambda p: optim.Adam(p, 0.01), schedule=_stairs),
+    _mlp("number rate, stairs", lambda p: optim.Adam(p, 0.01), schedule=_stairs, dynamic=None),
     Case("cnn", Cnn, pictures, classes, lambda p: optim.SGD(p, 0.02), drawn=2, default=True),
     Case(
         "gpt",

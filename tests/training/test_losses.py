@@ -23,7 +23,7 @@ def _trained(default: bool) -> Runs:
     torch._dynamo.reset()
     cases = [case for case in CASES if case.default is default]
     trainings = [Training(case) for case in cases]
-    steps = [torch.compile(training.step, backend=max_backend) for training in trainings]
+    steps = [torch.compile(t.step, backend=max_backend, dynamic=t.case.dynamic) for t in trainings]
     counts = []
     with (
         # nn.LSTM is opaque to Dynamo otherwise; and all cases share the code of one `step`.
@@ -61,7 +61,9 @@ def test_fifty_steps(case: Case) -> None:
     mine, theirs = training.state(), eager.state()
     assert mine.keys() == theirs.keys()
     for name, value in theirs.items():
-        torch.testing.assert_close(mine[name], value, rtol=5e-3, atol=5e-4, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            mine[name], value, rtol=5e-3, atol=5e-4, msg=lambda m, n=name: f"{n}: {m}"
+        )
     # A forward draws its dropouts in PyTorch: an empty tensor and its values for each.
     assert counts["nodes_on_torch"] == 2 * case.drawn
     assert counts["late"] == 0, "a graph was compiled after the first steps"
