@@ -185,7 +185,9 @@ def _is_call(node: fx.Node) -> bool:
 
 def _ref(node: fx.Node) -> Ref:
     if is_mutation(node):
-        node = node.args[1]
+        written = node.args[1]
+        assert isinstance(written, fx.Node)
+        return _ref(written)
     if node.target is operator.getitem:
         source, index = node.args
         assert isinstance(source, fx.Node) and isinstance(index, int)

@@ -181,7 +181,7 @@ def _hand_symbols_on(gm: fx.GraphModule) -> None:
     symbols in a meta entry that Dynamo writes and AOTAutograd does not.
     """
     known: set[sympy.Symbol] = set()
-    told: list[tuple[fx.Node, int, torch.SymInt]] = []
+    told: list[tuple[fx.Node, int, Any]] = []
     placeholders = gm.graph.find_nodes(op="placeholder")
     for node in placeholders:
         value = node.meta.get("val")
@@ -190,16 +190,16 @@ def _hand_symbols_on(gm: fx.GraphModule) -> None:
     for node in placeholders:
         value = node.meta.get("val")
         for i, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
-            if isinstance(size, torch.SymInt) and isinstance(size.node.expr, sympy.Symbol):
-                if size.node.expr not in known:
-                    known.add(size.node.expr)
-                    told.append((node, i, size))
+            symbol = size.node.expr if isinstance(size, torch.SymInt) else None
+            if isinstance(symbol, sympy.Symbol) and symbol not in known:
+                known.add(symbol)
+                told.append((node, i, size))
     if not known:
         return
-    for node, i, size in told:
+    for node, i, value in told:
         with gm.graph.inserting_after(placeholders[-1]):
             read = gm.graph.call_function(aten.sym_size.int, (node, i))
-        read.meta["val"] = size
+        read.meta["val"] = value
     for node in gm.graph.nodes:
         value = node.meta.get("val")
         if value is not None and free_symbols(value) <= known:

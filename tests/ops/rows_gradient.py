@@ -7,7 +7,7 @@ import math
 import torch
 from torch._inductor import inductor_prims
 
-from tests.ops.cases import SOME_FLOATS, OpCase, t, together
+from tests.ops.cases import OpCase, t
 
 aten = torch.ops.aten
 BOTH = [torch.float32, torch.float64]
@@ -54,28 +54,31 @@ def repeated(x):
 
 LISTS = [t(3, 4, low=0.5), t(5, low=0.5), t(low=0.5)]
 OTHERS = [t(3, 4, low=0.5), t(5, low=0.5), t(low=0.5)]
-UNARY = together(
-    aten._foreach_abs,
-    aten._foreach_neg,
-    aten._foreach_sqrt,
-    aten._foreach_reciprocal,
-    aten._foreach_sign,
-    aten._foreach_max,
-    aten._foreach_clone,
-    aten._foreach_zero,
-    aten._foreach_norm,
-)
-BINARY = together(
-    aten._foreach_add,
-    aten._foreach_sub,
-    aten._foreach_mul,
-    aten._foreach_div,
-    aten._foreach_pow,
-    aten._foreach_maximum,
-    aten._foreach_minimum,
-    aten._foreach_clamp_min,
-    aten._foreach_clamp_max,
-)
+
+
+def foreach(lists, others, number, numbers):
+    """The words of optimizers, all in one graph."""
+    unary = ["abs", "neg", "sqrt", "reciprocal", "sign", "max", "clone", "zero", "norm"]
+    binary = ["add", "sub", "mul", "div", "pow", "maximum", "minimum", "clamp_min", "clamp_max"]
+    found = [getattr(aten, f"_foreach_{name}")(lists) for name in unary]
+    for right in (others, 2.0, [1.5, 2.0, 3.0]):
+        found += [getattr(aten, f"_foreach_{name}")(lists, right) for name in binary]
+    found += [getattr(aten, f"_foreach_{name}")(lists, number) for name in ("add", "mul", "div")]
+    for value in (0.5, [0.5, 2.0, -1.0], numbers):
+        found.append(aten._foreach_addcmul(lists, others, lists, value))
+        found.append(aten._foreach_addcdiv(lists, others, lists, value))
+    return [
+        *found,
+        aten._foreach_add(lists, others, alpha=0.5),
+        aten._foreach_pow(0.9, lists),
+        aten._foreach_lerp(lists, others, lists),
+        aten._foreach_lerp(lists, others, 0.7),
+        aten._foreach_norm(lists, math.inf),
+        aten._foreach_norm([lists[0], lists[0][:0]], 1),
+        aten._foreach_copy(lists, others),
+        inductor_prims.fma(lists[0], others[0], lists[0]),
+    ]
+
 
 ROWS = [
     *(OpCase(cdist, (t(3, 4), t(5, 4), p), dtypes=BOTH) for p in (2.0, 0.0, 1.0, 1.5, math.inf)),
@@ -97,23 +100,5 @@ ROWS = [
     ),
     OpCase(weight_norm, (t(4, 3), t(4, 3), t(4, 1), 0), dtypes=BOTH),
     OpCase(weight_norm, (t(4, 3), t(4, 3), t(1, 3), 1)),
-    OpCase(UNARY, (LISTS,), dtypes=SOME_FLOATS),
-    OpCase(BINARY, (LISTS, OTHERS)),
-    OpCase(BINARY, (LISTS, 2.0), dtypes=SOME_FLOATS),
-    OpCase(BINARY, (LISTS, [1.5, 2.0, 3.0])),
-    OpCase(together(aten._foreach_mul, aten._foreach_add, aten._foreach_div), (LISTS, t())),
-    OpCase(aten._foreach_add.List, (LISTS, OTHERS), {"alpha": 0.5}),
-    OpCase(aten._foreach_pow.ScalarAndTensor, (0.9, LISTS)),
-    OpCase(together(aten._foreach_addcmul, aten._foreach_addcdiv), (LISTS, OTHERS, LISTS, 0.5)),
-    OpCase(
-        together(aten._foreach_addcmul, aten._foreach_addcdiv),
-        (LISTS, OTHERS, LISTS, [0.5, 2.0, -1.0]),
-    ),
-    OpCase(together(aten._foreach_addcmul, aten._foreach_addcdiv), (LISTS, OTHERS, LISTS, t(3))),
-    OpCase(together(aten._foreach_lerp.List), (LISTS, OTHERS, LISTS)),
-    OpCase(together(aten._foreach_lerp.Scalar), (LISTS, OTHERS, 0.7)),
-    OpCase(aten._foreach_norm.Scalar, (LISTS, math.inf)),
-    OpCase(aten._foreach_norm.Scalar, ([t(3, 4), t(0)], 1)),
-    OpCase(aten._foreach_copy.default, (LISTS, OTHERS)),
-    OpCase(inductor_prims.fma, (t(3, 4), t(3, 4), t(3, 4)), dtypes=BOTH),
+    OpCase(foreach, (LISTS, OTHERS, t(), t(3)), dtypes=BOTH),
 ]

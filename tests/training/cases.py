@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LRScheduler, StepLR
 from tests.training.models import Cnn, Gpt, Mlp, Recurrent, Vit
 
 WARM = 3
-"""Steps before MAX begins: a momentum is born in the first, a learning rate changes in the third."""
+"""Steps before MAX begins: a momentum is born in the first, a rate has changed in the third."""
 STEPS = 50
 
 Batch = tuple[torch.Tensor, torch.Tensor]
