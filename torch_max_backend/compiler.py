@@ -18,6 +18,7 @@ from torch.export.exported_program import _override_composite_implicit_decomp
 
 from torch_max_backend import aot_cache, flags, mojo_kernels, profiling, stats
 from torch_max_backend.compiled_graph import Kind
+from torch_max_backend.decompositions import rnn_dropout
 from torch_max_backend.engine import ENGINE, kernel_packages
 from torch_max_backend.graph_compiler import GraphCompiler
 from torch_max_backend.registry import decomposition_table, preserved_composites
@@ -55,6 +56,7 @@ def max_backend(
     # Both directions are lowered before the first run, so that they compile as one Module.
     with (
         _whole_composites(),
+        rnn_dropout(),
         functorch_config.patch(force_non_lazy_backward_lowering=True),
         aot_cache.keyed(kernels, dataclasses.replace(chosen, tiered=None)) as made,
     ):
@@ -63,6 +65,7 @@ def max_backend(
             bw_compiler=aot_cache.cacheable(graphs.of_kind(Kind.BACKWARD)),
             inference_compiler=aot_cache.cacheable(graphs.of_kind(Kind.INFERENCE)),
             decompositions=decomposition_table(),
+            keep_inference_input_mutations=True,  # what is changed in place, MAX writes in place
         )(gm, example_inputs)
     function = aot_cache.direct_call(function, made, example_inputs)
     profiling.report("trace", time.perf_counter() - start, "AOTAutograd and lowering")

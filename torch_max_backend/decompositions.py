@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import torch
+from torch._decomp import decompositions as torchs
+from torch._inductor import inductor_prims
 from torch._ops import OpOverload
 
+from torch_max_backend.foreach import foreach_decompositions
+from torch_max_backend.gradients import GRADIENTS
+
 aten = torch.ops.aten
+
+
+def fma(a: torch.Tensor, b: torch.Tensor | float, c: torch.Tensor | float) -> torch.Tensor:
+    """What Dynamo writes for `addcmul` and for `add` whose alpha is a tensor (a learning rate).
+
+    PyTorch's rounds once; whether MAX's does is the choice of its compiler.
+    """
+    return a * b + c
 
 
 def native_dropout(
@@ -27,6 +42,56 @@ def native_dropout(
     return input * mask * (0.0 if kept == 0 else 1.0 / kept), mask
 
 
+@contextlib.contextmanager
+def rnn_dropout() -> Iterator[None]:
+    """Inside, PyTorch's decompositions of LSTM, GRU and RNN do drop out between layers.
+
+    They are entered before any table is asked, and their common helper loses the dropout of a
+    training with several layers: its condition compares the layers with their number reversed.
+    """
+    whole = torchs._rnn_helper
+
+    def helper(
+        input: torch.Tensor,
+        hidden: Any,
+        params: Any,
+        has_biases: bool,
+        num_layers: int,
+        dropout: float,
+        train: bool,
+        bidirectional: bool,
+        batch_first: bool,
+        layer_fn: Callable[..., Any],
+    ) -> tuple[torch.Tensor, list[Any]]:
+        both = 2 if bidirectional else 1
+        x = input.transpose(0, 1) if batch_first else input
+        hiddens: list[Any] = []
+        for layer in range(num_layers):
+            mine = slice(both * layer, both * (layer + 1))
+            x, last = whole(
+                x,
+                hidden[mine],
+                params[mine],
+                has_biases,
+                1,
+                0.0,
+                train,
+                bidirectional,
+                False,
+                layer_fn,
+            )
+            hiddens += last
+            if dropout and train and layer < num_layers - 1:
+                x = torch.dropout(x, dropout, train=True)
+        return (x.transpose(0, 1) if batch_first else x), hiddens
+
+    with mock.patch.object(torchs, "_rnn_helper", helper):
+        yield
+
+
 DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.native_dropout.default: native_dropout,
+    inductor_prims.fma: fma,
+    **foreach_decompositions(),
+    **GRADIENTS,
 }

@@ -18,7 +18,6 @@ from torch_max_backend.program import (
     Ref,
     Sym,
     TensorInput,
-    TensorOutput,
     TensorSpec,
     live_calls,
     map_refs,
@@ -52,7 +51,7 @@ def fold_constants(program: Program) -> Program:
     return dataclasses.replace(
         program,
         inputs=[*program.inputs, *inputs],
-        calls=live_calls(calls, program.outputs),
+        calls=live_calls(calls, program.results()),
         captured=[*program.captured, *values.values()],
     )
 
@@ -96,9 +95,8 @@ def _read_by_others(program: Program, constant: dict[str, Call]) -> list[str]:
     for call in program.calls:
         if call.name not in constant:
             map_refs((call.args, call.kwargs), look)
-    for output in program.outputs:
-        if isinstance(output, TensorOutput):
-            look(output.ref)
+    for ref in program.results():
+        look(ref)
     return list(read)
 
 

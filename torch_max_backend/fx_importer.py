@@ -6,16 +6,19 @@ import operator
 import re
 from collections.abc import Collection, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import sympy
 import torch
 from torch import fx
 from torch._ops import OpOverload
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from torch_max_backend.errors import UnsupportedOpError
 from torch_max_backend.program import (
     Call,
     Input,
+    Mutation,
     OpaqueInput,
     Output,
     Program,
@@ -30,6 +33,8 @@ from torch_max_backend.program import (
     ValueOutput,
 )
 
+aten = torch.ops.aten
+
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n\s*(?P<code>[^\n]*)')
 
@@ -41,6 +46,7 @@ def import_fx(gm: fx.GraphModule, static_inputs: Collection[int] = ()) -> Progra
     captured: list[torch.Tensor] = []
     calls: list[Call] = []
     outputs: list[Output] = []
+    mutations: list[Mutation] = []
     for node in gm.graph.nodes:
         if node.op == "placeholder":
             inputs.append(_input(node, len(inputs) in static_inputs))
@@ -51,9 +57,23 @@ def import_fx(gm: fx.GraphModule, static_inputs: Collection[int] = ()) -> Progra
             captured_inputs.append(TensorInput(node.name, spec, memory_order(tensor), static=True))
         elif node.op == "output":
             outputs = [_output(value) for value in node.args[0]]
+        elif is_mutation(node):
+            mutations.append(Mutation(node.args[0].name, _ref(node)))
         elif _is_call(node):
             calls.append(_call(node))
-    return Program(inputs + captured_inputs, calls, outputs, captured)
+    return Program(inputs + captured_inputs, calls, outputs, captured, mutations=mutations)
+
+
+def is_mutation(node: fx.Node) -> bool:
+    """Whether the node writes the graph's result to one of its arguments.
+
+    AOTAutograd's graphs are functional but for these, which stand at their end.
+    """
+    return (
+        node.target is aten.copy_.default
+        and isinstance(node.args[0], fx.Node)
+        and node.args[0].op == "placeholder"
+    )
 
 
 def source_line(node: fx.Node) -> str | None:
@@ -95,7 +115,29 @@ def _expr(value: int | torch.SymInt) -> SymSize:
     if isinstance(value, int):
         return value
     expr = value.node.expr
-    return int(expr) if isinstance(expr, sympy.Integer) else expr
+    if isinstance(expr, sympy.Integer):
+        return int(expr)
+    return _proved_numbers(value.node.shape_env).get(expr, expr)
+
+
+_PROVED: WeakKeyDictionary[ShapeEnv, tuple[int, dict[sympy.Expr, int]]] = WeakKeyDictionary()
+
+
+def _proved_numbers(env: ShapeEnv) -> dict[sympy.Expr, int]:
+    """Expressions that PyTorch has guarded to be a number without replacing them by it.
+
+    A flattened picture of `8*(s0//4)**2` elements that meets a weight of 32: MAX must see 32.
+    """
+    count, proved = _PROVED.get(env, (0, {}))
+    if count != len(env.guards):
+        for guard in env.guards[count:]:
+            if not isinstance(guard.expr, sympy.Eq):
+                continue
+            for left, right in (guard.expr.args, guard.expr.args[::-1]):
+                if isinstance(right, sympy.Integer) and not isinstance(left, sympy.Integer):
+                    proved[left] = int(right)
+        _PROVED[env] = (len(env.guards), proved)
+    return proved
 
 
 def _spec(value: torch.Tensor) -> TensorSpec:
@@ -142,6 +184,10 @@ def _is_call(node: fx.Node) -> bool:
 
 
 def _ref(node: fx.Node) -> Ref:
+    if is_mutation(node):
+        written = node.args[1]
+        assert isinstance(written, fx.Node)
+        return _ref(written)
     if node.target is operator.getitem:
         source, index = node.args
         assert isinstance(source, fx.Node) and isinstance(index, int)

@@ -13,7 +13,18 @@ from typing import Any
 
 import sympy
 from max.dtype import DType
-from max.graph import DeviceRef, Dim, Graph, Module, TensorType, TensorValue, ops
+from max.graph import (
+    BufferType,
+    BufferValue,
+    DeviceRef,
+    Dim,
+    Graph,
+    Module,
+    TensorType,
+    TensorValue,
+    Value,
+    ops,
+)
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -109,16 +120,17 @@ def build(
 ) -> Graph:
     """Lower `program` by `table` as the graph `name` of `module`."""
     taken = graph_inputs(program)
-    types = [_input_type(item) for item in taken]
+    mutated = {mutation.name for mutation in program.mutations}
+    types = [_buffer_type(_input_type(i)) if i.name in mutated else _input_type(i) for i in taken]
     # AOTAutograd calls us under its fake-tensor mode, but constants need real memory.
     with (
         _disable_current_modes(),
         Graph(name, input_types=types, module=module, custom_extensions=list(kernels)) as graph,
     ):
-        values = [value.tensor for value in graph.inputs]
-        lowering = _Lowering(program, table, taken, values)
+        lowering = _Lowering(program, table, taken, graph.inputs)
         for call in program.calls:
             lowering.run(call)
+        lowering.mutate()
         graph.output(*lowering.results())
     return graph
 
@@ -153,6 +165,11 @@ def _input_type(item: GraphInput) -> TensorType:
     return TensorType(max_dtype(item.spec.dtype), sizes, device_ref(item.spec.device))
 
 
+def _buffer_type(type: TensorType) -> BufferType:
+    """The type of an argument that the graph writes to."""
+    return BufferType(type.dtype, type.shape, type.device)
+
+
 def inverse(order: Sequence[int]) -> list[int]:
     """The permutation that undoes `order`."""
     return sorted(range(len(order)), key=order.__getitem__)
@@ -166,7 +183,7 @@ class _Lowering:
         program: Program,
         table: Lowerings,
         taken: Sequence[GraphInput],
-        values: Sequence[TensorValue],
+        values: Sequence[Value[Any]],
     ) -> None:
         self.program = program
         self.table = table
@@ -176,11 +193,16 @@ class _Lowering:
             (str(item.expr) for item in taken if isinstance(item, SymbolInput)),
         )
         self.symbols = {name: Dim(name) for name in names}
+        mutated = {mutation.name for mutation in program.mutations}
+        self.buffers: dict[str, tuple[TensorInput, BufferValue]] = {}
         for item, value in zip(taken, values, strict=True):
-            if isinstance(item, TensorInput):
-                self.values[item.name] = self._read(item, value)
+            if isinstance(item, TensorInput) and item.name in mutated:
+                self.buffers[item.name] = (item, value.buffer)
+                self.values[item.name] = self._read(item, ops.buffer_load(value.buffer))
+            elif isinstance(item, TensorInput):
+                self.values[item.name] = self._read(item, value.tensor)
             elif isinstance(item, PackedInput):
-                self.values[item.name] = value
+                self.values[item.name] = value.tensor
 
     def _read(self, item: TensorInput, value: TensorValue) -> TensorValue:
         if item.order is not None:
@@ -249,6 +271,17 @@ class _Lowering:
                 continue
             judged.append(_judge_tensor(value, meta, f"output {index}: " if index else ""))
         return judged[0] if call.single else judged
+
+    def mutate(self) -> None:
+        """Write what the program gives to its arguments, in their layout of memory."""
+        for mutation in self.program.mutations:
+            item, buffer = self.buffers[mutation.name]
+            value = self.resolve(mutation.ref)
+            if item.order is not None:
+                value = ops.permute(value, list(item.order))
+            if list(value.shape) != list(buffer.shape):
+                value = ops.rebind(value, buffer.shape)
+            ops.buffer_store(buffer, value)
 
     def results(self) -> list[TensorValue]:
         outputs = []

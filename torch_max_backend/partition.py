@@ -14,14 +14,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import sympy
 import torch
 from torch import fx
+from torch._guards import detect_fake_mode
 from torch._ops import OpOverload
+from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import free_symbols
 from torch.fx.passes.split_module import split_module
 
 from torch_max_backend import on_torch
 from torch_max_backend.devices import is_on_max
-from torch_max_backend.fx_importer import SYMBOLIC
+from torch_max_backend.fx_importer import SYMBOLIC, is_mutation
 from torch_max_backend.registry import is_mapped
 from torch_max_backend.shapes import is_computable, is_expressible
 
@@ -57,6 +62,7 @@ class Partition:
 
 def refused_nodes(gm: fx.GraphModule) -> dict[str, str]:
     """Names of the nodes that MAX cannot run or take in, each with the reason."""
+    _describe_drawn(gm)
     if any(isinstance(module, fx.GraphModule) for _, module in gm.named_children()):
         control = "its graph holds control flow (torch.cond and the like)"
         return {node.name: control for node in gm.graph.nodes if node.op == "call_function"}
@@ -65,14 +71,44 @@ def refused_nodes(gm: fx.GraphModule) -> dict[str, str]:
 
 def random_nodes(gm: fx.GraphModule) -> dict[str, str]:
     """The nodes that draw random numbers: PyTorch runs them, whatever the fallback is."""
-    return {
-        node.name: on_torch.RANDOM
-        for node in gm.graph.nodes
-        if on_torch.is_random(node.target) and not is_mapped(node.target)
-    }
+    _describe_drawn(gm)
+    return {node.name: on_torch.RANDOM for node in gm.graph.nodes if _random_op(node) is not None}
+
+
+# Activation checkpointing: the forward keeps the generator's state, the backward draws again from
+# it. Both take the op to draw with as an argument; this is where.
+_WITH_RNG_STATE = {run_and_save_rng_state: 0, run_with_rng_state: 1}
+
+
+def _random_op(node: fx.Node) -> tuple[OpOverload, int] | None:
+    """The op that a node draws random numbers with, and where that op's own arguments begin."""
+    target: Any = node.target
+    if target in _WITH_RNG_STATE:
+        place = _WITH_RNG_STATE[target]
+        op = node.args[place]
+        assert isinstance(op, OpOverload)
+        return op, place + 1
+    if on_torch.is_random(target) and not is_mapped(target):
+        return target, 0
+    return None
+
+
+def _describe_drawn(gm: fx.GraphModule) -> None:
+    """Tell what the nodes of checkpointing draw: AOTAutograd adds them without a `meta["val"]`."""
+    for node in gm.graph.nodes:
+        random = _random_op(node)
+        if random is None or node.target not in _WITH_RNG_STATE:
+            continue
+        op, start = random
+        args, kwargs = fx.map_arg((node.args[start:], node.kwargs), lambda n: n.meta["val"])
+        with detect_fake_mode((args, kwargs)) or FakeTensorMode():
+            drawn = op(*args, **kwargs)
+        node.meta["val"] = (None, drawn) if node.target is run_and_save_rng_state else drawn
 
 
 def _reason(node: fx.Node) -> str | None:
+    if _random_op(node) is not None:
+        return on_torch.RANDOM
     if node.op in ("placeholder", "get_attr"):
         return _foreign_dtypes([node]) or _foreign_sizes([node])
     if node.op != "call_function" or node.target is operator.getitem or not _computes(node):
@@ -81,7 +117,7 @@ def _reason(node: fx.Node) -> str | None:
         return "it is not an ATen op"
     if isinstance(node.meta.get("val"), SYMBOLIC):
         return "its result is a number that the rest of the graph depends on"
-    if not is_mapped(node.target):
+    if not is_mapped(node.target) and not is_mutation(node):
         return on_torch.reason(node.target) or "it has no MAX lowering"
     nodes = [node, *node.all_input_nodes]
     return _foreign_dtypes(nodes) or _foreign_sizes(nodes)
@@ -122,6 +158,7 @@ def _computes(node: fx.Node) -> bool:
 def divide(gm: fx.GraphModule, refused: Mapping[str, str]) -> Partition:
     """`gm` with the nodes named in `refused` on PyTorch."""
     outside = {*refused, *_draw_beforehand(gm)}
+    _hand_symbols_on(gm)
     while True:
         phases = _phases(gm, outside)
         small = _small_islands(phases, outside)
@@ -138,6 +175,38 @@ def divide(gm: fx.GraphModule, refused: Mapping[str, str]) -> Partition:
     top = split_module(gm, gm, lambda node: phases[node], keep_original_order=True)
     names = {f"submod_{phase}" for phase in islands}
     return Partition(top, [name for name, _ in top.named_children() if name in names], left)
+
+
+def _hand_symbols_on(gm: fx.GraphModule) -> None:
+    """Let every part that takes a tensor of symbolic sizes take their symbols as well.
+
+    An island may see no more of `s0` than a tensor of `s0//4` rows. `split_module` looks for
+    symbols in a meta entry that Dynamo writes and AOTAutograd does not.
+    """
+    known: set[sympy.Symbol] = set()
+    told: list[tuple[fx.Node, int, Any]] = []
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    for node in placeholders:
+        value = node.meta.get("val")
+        if isinstance(value, torch.SymInt) and isinstance(value.node.expr, sympy.Symbol):
+            known.add(value.node.expr)
+    for node in placeholders:
+        value = node.meta.get("val")
+        for i, size in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
+            symbol = size.node.expr if isinstance(size, torch.SymInt) else None
+            if isinstance(symbol, sympy.Symbol) and symbol not in known:
+                known.add(symbol)
+                told.append((node, i, size))
+    if not known:
+        return
+    for node, i, value in told:
+        with gm.graph.inserting_after(placeholders[-1]):
+            read = gm.graph.call_function(aten.sym_size.int, (node, i))
+        read.meta["val"] = value
+    for node in gm.graph.nodes:
+        value = node.meta.get("val")
+        if value is not None and free_symbols(value) <= known:
+            node.meta["example_value"] = value
 
 
 # Random ops that read no more of their first argument than its shape.
@@ -157,10 +226,14 @@ def _draw_beforehand(gm: fx.GraphModule) -> list[str]:
     """
     added = []
     for node in list(gm.graph.nodes):
-        if node.target not in _SHAPE_ONLY:
+        random = _random_op(node)
+        if random is None or random[0] not in _SHAPE_ONLY:
             continue
-        like = node.args[0]
-        value, drawn = like.meta["val"], node.meta["val"]
+        like = node.args[random[1]]
+        if like.target is aten.empty.memory_format:  # as our dropout draws, of any size
+            added.append(like.name)
+            continue
+        value, drawn = like.meta["val"], _tensors(node)[-1]
         # Drawn in the order of memory, which follows the argument's unless that has gaps.
         if not all(isinstance(size, int) for size in drawn.shape) or not drawn.is_contiguous():
             continue
@@ -188,10 +261,13 @@ def _phases(gm: fx.GraphModule, outside: set[str]) -> dict[fx.Node, int]:
         phase = max((phases.get(source, 0) for source in node.all_input_nodes), default=0)
         if node.name in outside:
             phase += phase % 2
-            if on_torch.is_random(node.target):
+            if _random_op(node) is not None:
                 last_random = phase = max(phase, last_random)
         elif node.target is not operator.getitem and _computes(node):
             phase += 1 - phase % 2
+        if is_mutation(node):  # when everybody has read the old values
+            readers = node.all_input_nodes[0].users
+            phase = max(phases.get(reader, 0) for reader in (*readers, *node.all_input_nodes))
         phases[node] = phase
     return phases
 

@@ -141,6 +141,16 @@ class ValueOutput:
 Output = TensorOutput | SymbolOutput | ValueOutput
 
 
+@dataclass(frozen=True)
+class Mutation:
+    """A tensor argument that the graph overwrites when everything is computed."""
+
+    name: str
+    """The `TensorInput`."""
+    ref: Ref
+    """Its new values."""
+
+
 @dataclass
 class Program:
     """A graph: inputs, calls in order, outputs."""
@@ -152,13 +162,20 @@ class Program:
     """Tensors that the graph holds itself; appended to the arguments at every call."""
     packed: list[PackedInput] = field(default_factory=list)
     """Inputs beside the arguments, filled from parameters."""
+    mutations: list[Mutation] = field(default_factory=list)
+
+    def results(self) -> list[Ref]:
+        """The values that leave the graph: its tensor outputs and what it writes to arguments."""
+        outputs = [o.ref for o in self.outputs if isinstance(o, TensorOutput)]
+        return [*outputs, *(mutation.ref for mutation in self.mutations)]
 
     def used_names(self) -> set[str]:
         """Names that some call or output reads."""
         used: set[str] = set()
         for call in self.calls:
             map_refs((call.args, call.kwargs), lambda ref: used.add(ref.name))
-        used.update(o.ref.name for o in self.outputs if isinstance(o, TensorOutput))
+        used.update(ref.name for ref in self.results())
+        used.update(mutation.name for mutation in self.mutations)
         return used
 
     def key(self, context: str) -> str:
@@ -198,6 +215,8 @@ class Program:
                 yield "return value"  # the runtime's business, not the compiled code's
             else:
                 yield f"return {output.expr}"
+        for mutation in self.mutations:
+            yield f"{name(mutation.name)} <- {name(mutation.ref.name)}.{mutation.ref.index}"
 
 
 def map_refs(value: Any, function: Callable[[Ref], Any]) -> Any:
@@ -211,9 +230,9 @@ def map_refs(value: Any, function: Callable[[Ref], Any]) -> Any:
     return value
 
 
-def live_calls(calls: Sequence[Call], outputs: Sequence[Output]) -> list[Call]:
+def live_calls(calls: Sequence[Call], results: Sequence[Ref]) -> list[Call]:
     """`calls` without those whose results nobody reads (a pass took their readers away)."""
-    read = {output.ref.name for output in outputs if isinstance(output, TensorOutput)}
+    read = {ref.name for ref in results}
     alive = []
     for call in reversed(calls):
         if call.name in read:

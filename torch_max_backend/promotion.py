@@ -14,7 +14,7 @@ import torch
 from max.dtype import DType
 from max.graph import DeviceRef, Dim, ops
 
-from torch_max_backend import constants
+from torch_max_backend import constants, shapes
 from torch_max_backend.devices import max_dtype, torch_dtype
 from torch_max_backend.types import MaxTensor, Scalar
 
@@ -125,7 +125,8 @@ def elementwise(
             computed = torch.float32 if wide and dtype in HALF else dtype
             if rounded and computed is not dtype:
                 operands = [round_to(operand, dtype) for operand in operands]
-            bound.arguments.update(zip(given, promote(*operands, to=computed), strict=True))
+            tensors = shapes.agree(*promote(*operands, to=computed))
+            bound.arguments.update(zip(given, tensors, strict=True))
             result = lowering(*bound.args, **bound.kwargs)
             return result if computed is dtype else cast(result, dtype)
 

@@ -104,6 +104,14 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
             if isinstance(item, PackedInput)
         ]
     )
+    mutated = {mutation.name for mutation in program.mutations}
+    writes = _Writes(
+        [
+            (slot, position, item.order)
+            for slot, position, item in slots
+            if isinstance(item, TensorInput) and item.name in mutated
+        ]
+    )
     finish = _finisher(program)
     copies = _AliasProbe()
     execute = model._execute_device_tensors
@@ -130,12 +138,15 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
         for slot, position in symbols:
             buffers[slot] = to_buffer(torch.empty((args[position], 0), dtype=torch.uint8))
         numbers = read_sizes(args) if read_sizes is not None else None
+        written = writes.begin(args, buffers) if mutated else None
         args.clear()  # the caller gave them up: free what nobody else holds
         tensors = [to_tensor(buffer) for buffer in execute(buffers)]
         if copies.pending:
             copies.probe(tensors, buffers)
         for index in copies.indices:
             tensors[index] = tensors[index].clone()
+        if written is not None:
+            writes.end(written)
         return finish(tensors, numbers) if finish is not None else tensors
 
     return call
@@ -194,6 +205,40 @@ class _Parameters:
             buffers[self.slots[index]] = to_buffer(dense)
         self.known = (addresses, buffers)
         return buffers
+
+
+class _Writes:
+    """Arguments that MAX writes to: in place, or where they have gaps, to a copy first."""
+
+    def __init__(self, arguments: Sequence[tuple[int, int, tuple[int, ...] | None]]) -> None:
+        self.arguments = arguments
+
+    def begin(
+        self, args: list[Any], buffers: list[Any]
+    ) -> list[tuple[torch.Tensor, torch.Tensor | None]]:
+        """Each argument in the order of its memory, and the copy that MAX writes to, if any."""
+        written: list[tuple[torch.Tensor, torch.Tensor | None]] = []
+        for slot, position, order in self.arguments:
+            tensor = args[position]
+            dense = tensor if order is None else tensor.permute(order)
+            if dense.is_contiguous():
+                written.append((tensor, None))
+                continue
+            copy = dense.contiguous()
+            buffers[slot] = to_buffer(copy)
+            written.append((dense, copy))
+        return written
+
+    def end(self, written: list[tuple[torch.Tensor, torch.Tensor | None]]) -> None:
+        """Bring copies back, and say to PyTorch that the tensors changed.
+
+        Autograd looks at a tensor's version, and so do packed weights.
+        """
+        with torch.no_grad():
+            for tensor, copy in written:
+                if copy is not None:
+                    tensor.copy_(copy)
+        torch.autograd.graph.increment_version([t for t, copy in written if copy is None])
 
 
 class _PackedParameters:

@@ -109,6 +109,22 @@ def broadcast_tensors(*tensors: MaxTensor) -> list[MaxTensor]:
     return [broadcast_to(tensor, shape) for tensor in tensors]
 
 
+def agree(*tensors: MaxTensor) -> list[MaxTensor]:
+    """Tensors that meet in one pointwise op, with sizes spelled alike.
+
+    Where two sizes are spelled differently, PyTorch has proved them equal; MAX checks at run time.
+    """
+    wanted = broadcast_shapes(*(tensor.shape for tensor in tensors))
+    agreed = []
+    for tensor in tensors:
+        shape = sizes(tensor)
+        here = wanted[len(wanted) - len(shape) :]
+        spelled = [n if n == 1 else w for n, w in zip(shape, here, strict=True)]
+        alike = all(map(same, shape, spelled))
+        agreed.append(tensor if alike else ops.rebind(tensor, spelled))
+    return agreed
+
+
 def fold(tensor: MaxTensor, reduced: Sequence[int]) -> MaxTensor:
     """`tensor` as [outer, n, inner], where the middle axis runs over the dims `reduced`, sorted.
 

@@ -161,7 +161,7 @@ def pack_weights(program: Program) -> Program:
     if not any(call.op in (matvec.default, packed_mm.default) for call in calls):
         return program
     return dataclasses.replace(
-        program, calls=live_calls(calls, program.outputs), packed=list(packed.values())
+        program, calls=live_calls(calls, program.results()), packed=list(packed.values())
     )
 
 

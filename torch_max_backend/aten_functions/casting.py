@@ -13,6 +13,7 @@ from torch_max_backend.registry import map_to
 from torch_max_backend.types import CallInfo, MaxTensor
 
 aten = torch.ops.aten
+prims = torch.ops.prims
 
 
 # _to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor
@@ -48,6 +49,13 @@ def aten_clone(self: MaxTensor, *, memory_format: torch.memory_format | None = N
 @map_to(aten.conj_physical)
 def aten_conj_physical(self: MaxTensor) -> MaxTensor:
     return self  # MAX has no complex numbers, so it is real
+
+
+# prims::convert_element_type(Tensor a, ScalarType dtype) -> Tensor
+@map_to(prims.convert_element_type)
+def prims_convert_element_type(a: MaxTensor, dtype: torch.dtype) -> MaxTensor:
+    # AOTAutograd writes it where a Python float that changes (a learning rate) became a tensor.
+    return promotion.cast(a, dtype)
 
 
 # copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor

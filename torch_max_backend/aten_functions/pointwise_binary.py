@@ -8,7 +8,7 @@ import torch
 from max.dtype import DType
 from max.graph import Dim, ops
 
-from torch_max_backend import constants, mojo_kernels, promotion
+from torch_max_backend import constants, mojo_kernels, promotion, shapes
 from torch_max_backend.aten_functions.pointwise_unary import aten_neg
 from torch_max_backend.promotion import Operand, elementwise
 from torch_max_backend.registry import map_to
@@ -36,7 +36,7 @@ def _sum(
 def aten_add(self: Operand, other: Operand, alpha: Scalar | Dim = 1) -> MaxTensor:
     dtype = promotion.result_dtype(self, other)
     if dtype is torch.bool:  # MAX has no arithmetic of bools
-        left, right = promotion.promote(self, other)
+        left, right = shapes.agree(*promotion.promote(self, other))
         return ops.logical_or(left, right) if alpha else left
     return _sum(ops.add, self, other, promotion.round_to(alpha, dtype))
 

@@ -1,0 +1,62 @@
+"""From samples to a verdict per module, and the page of all verdicts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.module_db.sweep import OK, UNSUPPORTED, WRONG, Sample
+
+
+def by_module(samples: Sequence[Sample]) -> dict[str, dict[str, Any]]:
+    """Each module: its worst status, how many samples had which, and the first reason."""
+    modules: dict[str, list[Sample]] = {}
+    for sample in samples:
+        modules.setdefault(sample.name, []).append(sample)
+    return {name: _verdict(found) for name, found in modules.items()}
+
+
+def _verdict(samples: Sequence[Sample]) -> dict[str, Any]:
+    counts = Counter(str(sample.status) for sample in samples)
+    worst = next((s for s in (WRONG, UNSUPPORTED, OK) if counts[s]), "skipped")
+    reason = next((s.reason for s in samples if s.status == worst and s.reason), "")
+    return {"status": worst, "samples": dict(counts), "reason": reason}
+
+
+def totals(modules: Mapping[str, Mapping[str, Any]]) -> str:
+    """One line: how many modules of each status."""
+    counts = Counter(module["status"] for module in modules.values())
+    return ", ".join(f"{counts[status]} {status}" for status in (OK, UNSUPPORTED, WRONG, "skipped"))
+
+
+def page(modules: Mapping[str, Mapping[str, Any]], limit: int, lower_only: bool) -> str:
+    """docs/module_coverage.md."""
+    how = (
+        "lowered to MAX, forward and backward in one graph, but not compiled: `ok` says that no"
+        " node would run on PyTorch, nothing of values"
+        if lower_only
+        else "run on MAX whole, forward and backward in one graph, and compared with eager: "
+        "results, gradients of parameters and inputs, buffers"
+    )
+    spread = f", at most {limit} samples of a mode, spread over all" if limit else ""
+    counts = Counter(module["status"] for module in modules.values())
+    ran = sum(counts[status] for status in (OK, UNSUPPORTED, WRONG))
+    lines = [
+        "# PyTorch's modules on MAX",
+        "",
+        "Written by `python -m tests.module_db --output docs`. Every entry of `module_db` in float32",
+        f"on CPU, {how}{spread}.",
+        "A module is `ok` if all its samples are; `unsupported` names the first reason.",
+        "",
+        f"{ran} modules: {counts[OK]} ok ({100 * counts[OK] / max(ran, 1):.1f} %), "
+        f"{counts[UNSUPPORTED]} unsupported, {counts[WRONG]} wrong.",
+        "",
+        "| module | status | samples | reason |",
+        "|---|---|---|---|",
+    ]
+    for name, module in sorted(modules.items()):
+        samples = ", ".join(f"{n} {status}" for status, n in sorted(module["samples"].items()))
+        reason = str(module["reason"]).replace("|", "\\|")
+        lines.append(f"| {name} | {module['status']} | {samples} | {reason} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""Training on MAX: whole steps beside eager's, step by step."""

@@ -1,0 +1,69 @@
+"""Fifty steps of training on MAX: losses, parameters and states as eager PyTorch has them."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch._dynamo import config as dynamo_config
+
+from tests.training.cases import CASES, STEPS, WARM, Case, Training
+from torch_max_backend import compile_stats, compile_together, max_backend, reset_compile_stats
+from torch_max_backend.errors import FallbackWarning
+
+Runs = dict[str, tuple[Training, dict[str, float]]]
+
+
+@functools.cache
+def _trained(default: bool) -> Runs:
+    """All cases of a group: their graphs compile as one Module, after `WARM` steps on PyTorch."""
+    torch._dynamo.reset()
+    cases = [case for case in CASES if case.default is default]
+    trainings = [Training(case) for case in cases]
+    steps = [torch.compile(t.step, backend=max_backend, dynamic=t.case.dynamic) for t in trainings]
+    counts = []
+    with (
+        # nn.LSTM is opaque to Dynamo otherwise; and all cases share the code of one `step`.
+        dynamo_config.patch(allow_rnn=True, recompile_limit=200, accumulated_recompile_limit=400),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("error", FallbackWarning)
+        with compile_together():
+            for training, step in zip(trainings, steps, strict=True):
+                reset_compile_stats()
+                training.run(step, range(WARM))
+                counts.append(compile_stats())
+        for training, step, count in zip(trainings, steps, counts, strict=True):
+            reset_compile_stats()
+            training.run(step, range(WARM, WARM + STEPS))
+            count["late"] = compile_stats()["graphs"]
+    return {c.name: (t, n) for c, t, n in zip(cases, trainings, counts, strict=True)}
+
+
+def _parameters(cases: Sequence[Case]) -> list[object]:
+    marks = {
+        True: [pytest.mark.xdist_group("training")],
+        False: [pytest.mark.slow, pytest.mark.xdist_group("training-slow")],
+    }
+    return [pytest.param(case, id=case.name, marks=marks[case.default]) for case in cases]
+
+
+@pytest.mark.parametrize("case", _parameters(CASES))
+def test_fifty_steps(case: Case) -> None:
+    training, counts = _trained(case.default)[case.name]
+    eager = Training(case)
+    eager.run(eager.step, range(WARM + STEPS))
+    torch.testing.assert_close(training.losses, eager.losses, rtol=1e-3, atol=0)
+    assert min(eager.losses) < eager.losses[0]  # it learns, so the comparison says something
+    mine, theirs = training.state(), eager.state()
+    assert mine.keys() == theirs.keys()
+    for name, value in theirs.items():
+        torch.testing.assert_close(
+            mine[name], value, rtol=5e-3, atol=5e-4, msg=lambda m, n=name: f"{n}: {m}"
+        )
+    # A forward draws its dropouts in PyTorch: an empty tensor and its values for each.
+    assert counts["nodes_on_torch"] == 2 * case.drawn
+    assert counts["late"] == 0, "a graph was compiled after the first steps"
