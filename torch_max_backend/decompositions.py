@@ -27,6 +27,27 @@ def native_dropout(
     return input * mask * (0.0 if kept == 0 else 1.0 / kept), mask
 
 
+def trilinear(
+    i1: torch.Tensor,
+    i2: torch.Tensor,
+    i3: torch.Tensor,
+    expand1: list[int],
+    expand2: list[int],
+    expand3: list[int],
+    sumdim: list[int],
+    unroll_dim: int = 1,
+) -> torch.Tensor:
+    """The product of three tensors, summed: what `torch.nn.functional.bilinear` is made of."""
+    factors = []
+    for tensor, expanded in ((i1, expand1), (i2, expand2), (i3, expand3)):
+        for dim in sorted(expanded):
+            tensor = tensor.unsqueeze(dim)
+        factors.append(tensor)
+    product = factors[0] * factors[1] * factors[2]
+    return product.sum(sumdim) if sumdim else product
+
+
 DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
+    aten._trilinear.default: trilinear,
     aten.native_dropout.default: native_dropout,
 }

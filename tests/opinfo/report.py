@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.opinfo.sweep import OK, UNSUPPORTED, WRONG, Sample
+from tests.opinfo.sweep import LOWERED, OK, SKIPPED, UNSUPPORTED, WRONG, Sample
 
 
 def by_entry(samples: Sequence[Sample]) -> dict[str, dict[str, Any]]:
@@ -19,15 +19,15 @@ def by_entry(samples: Sequence[Sample]) -> dict[str, dict[str, Any]]:
 
 def _verdict(samples: Sequence[Sample]) -> dict[str, Any]:
     counts = Counter(str(sample.status) for sample in samples)
-    worst = next((s for s in (WRONG, UNSUPPORTED, OK) if counts[s]), "skipped")
-    reason = next((s.reason for s in samples if s.status == worst and s.reason), "")
-    return {"status": worst, "samples": dict(counts), "reason": reason}
+    worst = next((s for s in (WRONG, UNSUPPORTED, LOWERED, OK) if counts[s]), SKIPPED)
+    reasons = Counter(s.reason for s in samples if s.status == worst and s.reason)
+    return {"status": worst, "samples": dict(counts), "reasons": dict(reasons.most_common())}
 
 
 def totals(entries: Mapping[str, Mapping[str, Any]]) -> str:
     """One line: how many entries of each status."""
     counts = Counter(entry["status"] for entry in entries.values())
-    return ", ".join(f"{counts[status]} {status}" for status in (OK, UNSUPPORTED, WRONG))
+    return ", ".join(f"{n} {status}" for status, n in sorted(counts.items()))
 
 
 def page(results: Mapping[str, Mapping[str, Mapping[str, Any]]], limit: int) -> str:

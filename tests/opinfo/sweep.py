@@ -2,25 +2,28 @@
 
 A sample is traced as AOTAutograd would trace it for inference (functional, our decompositions), and
 must then run on MAX whole: one node that MAX cannot run makes it `unsupported`, with the reason.
+Samples with equal graphs share one compile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+)
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
-from torch.utils import _pytree as pytree
 
+from tests.testing.graph_of_call import OpCall, graph_for_max
 from torch_max_backend.compiled_graph import CompiledGraph
-from torch_max_backend.engine import ENGINE, kernel_packages
+from torch_max_backend.engine import ENGINE
 from torch_max_backend.errors import MaxCompilerError
-from torch_max_backend.folding import fold_constants
-from torch_max_backend.fx_importer import import_fx
 from torch_max_backend.partition import refused_nodes
 from torch_max_backend.registry import decomposition_table
 
@@ -28,7 +31,14 @@ TOLERANCE = {
     torch.float32: (1e-4, 1e-4),
     torch.float64: (1e-9, 1e-7),
 }
-OK, WRONG, UNSUPPORTED = "ok", "wrong", "unsupported"
+OK, WRONG, UNSUPPORTED, SKIPPED, LOWERED = "ok", "wrong", "unsupported", "skipped", "lowered"
+VALUES = "the trace depends on values of its tensors"
+
+_DATA_DEPENDENT = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    GuardOnDataDependentSymNode,
+)
 
 
 def entries(pattern: str = "") -> list[OpInfo]:
@@ -43,83 +53,92 @@ class Sample:
     entry: OpInfo
     dtype: torch.dtype
     input: SampleInput
+    number: int
     status: str | None = None
     reason: str = ""
     graph: CompiledGraph | None = None
     tensors: list[torch.Tensor] = field(default_factory=list)
     expected: list[torch.Tensor] = field(default_factory=list)
 
-    def prepare(self, table: dict[Any, Any]) -> None:
-        """Run eager, trace, lower, queue; what stands in the way becomes the reason."""
-        leaves, spec = pytree.tree_flatten((self.input.input, self.input.args, self.input.kwargs))
-        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-        self.tensors = [leaves[i].detach() for i in places]
+    def prepare(self, table: Mapping[Any, Any], lowered: set[str]) -> None:
+        """Run eager, trace, lower; what stands in the way becomes the reason.
 
-        def function(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-            filled = list(leaves)
-            for place, tensor in zip(places, tensors, strict=True):
-                filled[place] = tensor
-            first, args, kwargs = pytree.tree_unflatten(filled, spec)
-            result = self.entry.op(first, *args, **kwargs)
-            return [r for r in pytree.tree_leaves(result) if isinstance(r, torch.Tensor)]
-
+        `lowered` are the keys of the graphs that lowered before.
+        """
+        call = OpCall(self.entry.op, (self.input.input, *self.input.args), self.input.kwargs)
+        inputs = [_copy(tensor) for tensor in call.tensors]
         try:
-            self.expected = function([tensor.clone() for tensor in self.tensors])
+            self.expected = call(inputs)
         except Exception as error:  # a sample that eager itself refuses tells nothing of us
-            self.status, self.reason = "skipped", f"eager: {_first_line(error)}"
+            self._settle(SKIPPED, f"eager: {_first_line(error)}")
             return
         if not self.expected:
-            self.status, self.reason = "skipped", "no tensor comes out"
+            self._settle(SKIPPED, "no tensor comes out")
             return
         try:
-            traced = make_fx(
-                torch.func.functionalize(function), decomposition_table=table, tracing_mode="fake"
-            )(self.tensors)
+            gm, changed = call.trace(table)
+        except _DATA_DEPENDENT:
+            self._settle(UNSUPPORTED, VALUES)
+            return
         except Exception as error:
-            self._unsupported(f"cannot be traced: {type(error).__name__}")
+            self._settle(
+                UNSUPPORTED, f"cannot be traced: {type(error).__name__}: {_first_line(error)}"
+            )
             return
-        if refused := refused_nodes(traced):
+        self.expected += [inputs[index] for index in changed]
+        self.tensors = call.tensors
+        if refused := refused_nodes(gm):
             name, reason = next(iter(refused.items()))
-            node = next(node for node in traced.graph.nodes if node.name == name)
-            self._unsupported(f"{node.target}: {reason}" if node.op == "call_function" else reason)
+            node = next(node for node in gm.graph.nodes if node.name == name)
+            named = node.op == "call_function"
+            self._settle(UNSUPPORTED, f"{node.target}: {reason}" if named else reason)
             return
         try:
-            program = fold_constants(import_fx(traced))
-            self.graph = CompiledGraph(program, _never, kernel_packages())
-            ENGINE.lower(self.graph)
-            ENGINE.submit(self.graph)
+            graph = graph_for_max(gm)
+            if graph.key not in lowered:
+                ENGINE.lower(graph)
+                lowered.add(graph.key)
         except MaxCompilerError as error:
-            self._unsupported(_first_line(error.__cause__ or error))
+            self._settle(UNSUPPORTED, _first_line(error))
+            return
+        self.graph = graph
 
     def check(self) -> None:
         """Run on MAX and compare."""
-        if self.status is not None or self.graph is None:
+        if self.graph is None:
             return
         if self.graph.error is not None:
-            self._unsupported(f"MAX's compiler: {_first_line(self.graph.error)}")
+            self._settle(UNSUPPORTED, f"MAX's compiler: {_last_line(self.graph.error)}")
             return
         try:
-            actual = self.graph([tensor.clone() for tensor in self.tensors])
+            actual = self.graph(list(self.tensors))
+            assert len(actual) == len(self.expected), f"{len(actual)} results"
             for got, want in zip(actual, self.expected, strict=True):
                 atol, rtol = TOLERANCE.get(want.dtype, (0, 0))
                 torch.testing.assert_close(got, want, atol=atol, rtol=rtol, equal_nan=True)
         except Exception as error:
-            self.status, self.reason = WRONG, _first_line(error)
+            self._settle(WRONG, f"sample {self.number}: {_first_line(error)}")
         else:
-            self.status = OK
+            self._settle(OK, "")
+
+    def _settle(self, status: str, reason: str) -> None:
+        self.status, self.reason = status, reason
         self.graph = None  # frees its model and its tensors
         self.tensors, self.expected = [], []
 
-    def _unsupported(self, reason: str) -> None:
-        self.status, self.reason = UNSUPPORTED, reason
 
-
-def _never(args: list[Any]) -> list[Any]:
-    raise AssertionError("a sample must not run on PyTorch")
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor that eager may change; one that overlaps itself stays, nothing can change it."""
+    dense = tensor.layout is not torch.strided or tensor.is_contiguous()
+    return tensor.clone() if dense else torch.empty_like(tensor).copy_(tensor)
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def _last_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()[:200]
 
 
 def samples(entry: OpInfo, dtype: torch.dtype, limit: int) -> Iterator[Sample]:
@@ -129,20 +148,26 @@ def samples(entry: OpInfo, dtype: torch.dtype, limit: int) -> Iterator[Sample]:
     torch.manual_seed(0)
     found = list(entry.sample_inputs("cpu", dtype))
     step = max(1, -(-len(found) // limit)) if limit else 1
-    for sample in found[::step]:
-        yield Sample(entry, dtype, sample)
+    for number in range(0, len(found), step):
+        yield Sample(entry, dtype, found[number], number)
 
 
-def run(chosen: Sequence[Sample]) -> None:
-    """Compile all of `chosen` as one Module and check each."""
+def run(chosen: Sequence[Sample], *, lower_only: bool = False) -> None:
+    """Compile all of `chosen` as one Module and check each; or stop when they are lowered."""
     table = decomposition_table()
+    lowered: set[str] = set()
     with torch.no_grad():
         for sample in chosen:
-            sample.prepare(table)
+            sample.prepare(table, lowered)
+            if lower_only and sample.graph is not None:
+                sample._settle(LOWERED, "")
+        waiting = [sample.graph for sample in chosen if sample.graph is not None]
+        for graph in waiting:
+            ENGINE.submit(graph)
         try:
             ENGINE.flush()
         except MaxCompilerError:
             # Each failed graph carries its own error.
-            assert any(s.graph is not None and s.graph.error is not None for s in chosen)
+            assert any(graph.error is not None for graph in waiting)
         for sample in chosen:
             sample.check()

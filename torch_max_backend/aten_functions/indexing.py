@@ -9,7 +9,12 @@ from max.dtype import DType
 from max.graph import Dim, ops
 
 from torch_max_backend import constants, promotion, shapes
-from torch_max_backend.aten_functions.shape import reshape, slice_dim, take_dim
+from torch_max_backend.aten_functions.shape import (
+    reshape,
+    slice_dim,
+    strided_positions,
+    take_dim,
+)
 from torch_max_backend.errors import UnsupportedOpError
 from torch_max_backend.registry import map_to
 from torch_max_backend.types import CallInfo, MaxTensor, Scalar, Size
@@ -161,6 +166,22 @@ def _wide(tensor: MaxTensor) -> MaxTensor:
     if tensor.dtype == DType.bool:
         return promotion.cast(tensor, torch.int32)
     return promotion.opmath(tensor)
+
+
+# as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor
+@map_to(aten.as_strided_scatter)
+def aten_as_strided_scatter(
+    self: MaxTensor,
+    src: MaxTensor,
+    size: list[Size],
+    stride: list[Size],
+    storage_offset: Size | None = None,
+) -> MaxTensor:
+    _, sizes, positions = strided_positions(self, size, stride, storage_offset)
+    if 0 in sizes:
+        return self
+    flat = aten_index_put(_line(self), [positions], _line(src))
+    return ops.reshape(flat, self.shape)
 
 
 # embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor

@@ -6,4 +6,5 @@ from .pooling import *
 from .reduction import *
 from .softmax import *
 from .sorting import *
+from .special import *
 from .windows import *
