@@ -27,6 +27,7 @@ def main() -> None:
     parser.add_argument("--ops", default="", help="only entries whose name holds this")
     parser.add_argument("--limit", type=int, default=0, help="samples of an entry; 0 for all")
     parser.add_argument("--chunk", type=int, default=150, help="samples of one Module")
+    parser.add_argument("--share", type=int, default=8, help="samples of one graph")
     parser.add_argument("--lower-only", action="store_true", help="neither compile nor run")
     parser.add_argument("--retry", action="store_true", help="again what was not ok or lowered")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no Module after these")
@@ -53,10 +54,15 @@ def main() -> None:
             if len(waiting) >= args.chunk or number == len(entries):
                 if time.monotonic() > end:
                     break
-                sweep.run(waiting, lower_only=args.lower_only)
+                start = time.monotonic()
+                sweep.run(waiting, lower_only=args.lower_only, share=args.share)
                 done.update(report.by_entry(waiting))
                 args.state.write_text(json.dumps(results, indent=1, sort_keys=True))
-                console.print(f"{name}: {number} of {len(entries)} entries, {report.totals(done)}")
+                seconds = time.monotonic() - start
+                console.print(
+                    f"{name}: {number} of {len(entries)} entries, {report.totals(done)}; "
+                    f"{len(waiting)} samples in {seconds:.0f} s"
+                )
                 waiting = []
     if args.output:
         (args.output / "op_coverage.md").write_text(report.page(results, args.limit))

@@ -7,7 +7,7 @@ Samples with equal graphs share one compile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
+from tests.opinfo.group import Group
 from tests.testing.graph_of_call import OpCall, graph_for_max
 from torch_max_backend.compiled_graph import CompiledGraph
 from torch_max_backend.engine import ENGINE
@@ -46,7 +47,7 @@ def entries(pattern: str = "") -> list[OpInfo]:
     return [op for op in op_db if pattern in op.formatted_name]
 
 
-@dataclass
+@dataclass(eq=False)
 class Sample:
     """One sample of an entry at a dtype, and what became of it."""
 
@@ -70,18 +71,18 @@ class Sample:
         try:
             self.expected = call(inputs)
         except Exception as error:  # a sample that eager itself refuses tells nothing of us
-            self._settle(SKIPPED, f"eager: {_first_line(error)}")
+            self.settle(SKIPPED, f"eager: {_first_line(error)}")
             return
         if not self.expected:
-            self._settle(SKIPPED, "no tensor comes out")
+            self.settle(SKIPPED, "no tensor comes out")
             return
         try:
             gm, changed = call.trace(table)
         except _DATA_DEPENDENT:
-            self._settle(UNSUPPORTED, VALUES)
+            self.settle(UNSUPPORTED, VALUES)
             return
         except Exception as error:
-            self._settle(
+            self.settle(
                 UNSUPPORTED, f"cannot be traced: {type(error).__name__}: {_first_line(error)}"
             )
             return
@@ -91,7 +92,7 @@ class Sample:
             name, reason = next(iter(refused.items()))
             node = next(node for node in gm.graph.nodes if node.name == name)
             named = node.op == "call_function"
-            self._settle(UNSUPPORTED, f"{node.target}: {reason}" if named else reason)
+            self.settle(UNSUPPORTED, f"{node.target}: {reason}" if named else reason)
             return
         try:
             graph = graph_for_max(gm)
@@ -99,29 +100,25 @@ class Sample:
                 ENGINE.lower(graph)
                 lowered.add(graph.key)
         except MaxCompilerError as error:
-            self._settle(UNSUPPORTED, _first_line(error))
+            self.settle(UNSUPPORTED, _first_line(error))
             return
         self.graph = graph
 
-    def check(self) -> None:
+    def check(self, group: Group, part: int) -> None:
         """Run on MAX and compare."""
-        if self.graph is None:
-            return
-        if self.graph.error is not None:
-            self._settle(UNSUPPORTED, f"MAX's compiler: {_last_line(self.graph.error)}")
-            return
+        assert self.graph is not None
         try:
-            actual = self.graph(list(self.tensors))
+            actual = group.run(part, self.graph.program, self.tensors)
             assert len(actual) == len(self.expected), f"{len(actual)} results"
             for got, want in zip(actual, self.expected, strict=True):
                 atol, rtol = TOLERANCE.get(want.dtype, (0, 0))
                 torch.testing.assert_close(got, want, atol=atol, rtol=rtol, equal_nan=True)
         except Exception as error:
-            self._settle(WRONG, f"sample {self.number}: {_first_line(error)}")
+            self.settle(WRONG, f"sample {self.number}: {_first_line(error)}")
         else:
-            self._settle(OK, "")
+            self.settle(OK, "")
 
-    def _settle(self, status: str, reason: str) -> None:
+    def settle(self, status: str, reason: str) -> None:
         self.status, self.reason = status, reason
         self.graph = None  # frees its model and its tensors
         self.tensors, self.expected = [], []
@@ -152,22 +149,48 @@ def samples(entry: OpInfo, dtype: torch.dtype, limit: int) -> Iterator[Sample]:
         yield Sample(entry, dtype, found[number], number)
 
 
-def run(chosen: Sequence[Sample], *, lower_only: bool = False) -> None:
-    """Compile all of `chosen` as one Module and check each; or stop when they are lowered."""
+def run(chosen: Sequence[Sample], *, lower_only: bool = False, share: int = 8) -> None:
+    """Compile all of `chosen` as one Module and check each; or stop when they are lowered.
+
+    `share` samples share a graph.
+    """
     table = decomposition_table()
     lowered: set[str] = set()
     with torch.no_grad():
         for sample in chosen:
             sample.prepare(table, lowered)
             if lower_only and sample.graph is not None:
-                sample._settle(LOWERED, "")
-        waiting = [sample.graph for sample in chosen if sample.graph is not None]
-        for graph in waiting:
-            ENGINE.submit(graph)
-        try:
-            ENGINE.flush()
-        except MaxCompilerError:
-            # Each failed graph carries its own error.
-            assert any(graph.error is not None for graph in waiting)
-        for sample in chosen:
-            sample.check()
+                sample.settle(LOWERED, "")
+        left = _run_in_groups([s for s in chosen if s.graph is not None], share)
+        # One sample that MAX refuses takes those of its graph with it: each by itself.
+        for sample, error in _run_in_groups(left, 1).items():
+            sample.settle(UNSUPPORTED, f"MAX's compiler: {_last_line(error)}")
+
+
+def _run_in_groups(samples: Iterable[Sample], share: int) -> dict[Sample, MaxCompilerError]:
+    """Run all whose graph compiles; the others, each with its graph's error."""
+    by_key: dict[str, list[Sample]] = {}
+    for sample in samples:
+        assert sample.graph is not None
+        by_key.setdefault(sample.graph.key, []).append(sample)
+    twins = list(by_key.values())
+    groups = []
+    for start in range(0, len(twins), share):
+        members = twins[start : start + share]
+        parts = [(same[0].graph, same[0].tensors) for same in members if same[0].graph is not None]
+        group = Group(parts)
+        groups.append((group, members))
+        ENGINE.submit(group.graph)
+    try:
+        ENGINE.flush()
+    except MaxCompilerError:
+        assert any(group.graph.error is not None for group, _ in groups)  # each carries its own
+    failed: dict[Sample, MaxCompilerError] = {}
+    for group, members in groups:
+        for part, same in enumerate(members):
+            for sample in same:
+                if group.graph.error is not None:
+                    failed[sample] = group.graph.error
+                else:
+                    sample.check(group, part)
+    return failed
