@@ -154,4 +154,16 @@ ROWS = [
             4,
         ),
     ),
+    OpCase(aten.as_strided_scatter.default, (t(4, 5), t(2, 3), [2, 3], [5, 2], 1), dtypes=SOME),
+    OpCase(aten.as_strided_scatter.default, (t(7), t(3), [3], [2])),
+    *(
+        OpCase(
+            aten.index_reduce.default,
+            (t(4, 5, special=True), 1, t(values=[0, 3, 0], dtype=torch.int64), t(4, 3), reduce),
+            {"include_self": own},
+            dtypes=[torch.float32, torch.float64],
+        )
+        for reduce in ("amax", "amin", "mean", "prod")
+        for own in (True, False)
+    ),
 ]

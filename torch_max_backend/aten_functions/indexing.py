@@ -290,6 +290,28 @@ def aten_index_put(
     return plan.unfold(ops.scatter_nd(target, updates, position))
 
 
+# index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor
+@map_to(aten.index_reduce.default)
+def aten_index_reduce(
+    self: MaxTensor,
+    dim: int,
+    index: MaxTensor,
+    source: MaxTensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> MaxTensor:
+    if not self.shape:  # one element: as a vector of one
+        lines = aten_index_reduce(
+            _line(self), 0, _line(index), _line(source), reduce, include_self=include_self
+        )
+        return ops.reshape(lines, [])
+    dim = shapes.dim(dim, self.rank)
+    along = [shapes.numel(index.shape) if axis == dim else 1 for axis in range(self.rank)]
+    index = shapes.broadcast_to(ops.reshape(index, along), source.shape)
+    return aten_scatter_reduce(self, dim, index, source, reduce, include_self=include_self)
+
+
 # index_select(Tensor self, int dim, Tensor index) -> Tensor
 @map_to(aten.index_select)
 def aten_index_select(self: MaxTensor, dim: int, index: MaxTensor) -> MaxTensor:

@@ -1,5 +1,6 @@
 from .attention import *
 from .creation import *
+from .linalg import *
 from .pointwise import *
 from .pointwise_binary import *
 from .pooling import *
