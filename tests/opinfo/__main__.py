@@ -45,7 +45,7 @@ def main() -> None:
         settled = {
             entry
             for entry, verdict in done.items()
-            if not args.retry or verdict["status"] in (sweep.OK, sweep.LOWERED, sweep.SKIPPED)
+            if not args.retry or verdict["status"] in (report.OK, report.LOWERED, report.SKIPPED)
         }
         waiting: list[sweep.Sample] = []
         entries = [e for e in sweep.entries(args.ops) if e.formatted_name not in settled]

@@ -21,6 +21,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 from tests.opinfo.group import Group
+from tests.opinfo.report import ERRORS, LOWERED, OK, SKIPPED, UNSUPPORTED, VALUES, WRONG
 from tests.testing.graph_of_call import OpCall, graph_for_max
 from torch_max_backend.compiled_graph import CompiledGraph
 from torch_max_backend.engine import ENGINE
@@ -32,8 +33,6 @@ TOLERANCE = {
     torch.float32: (1e-4, 1e-4),
     torch.float64: (1e-9, 1e-7),
 }
-OK, WRONG, UNSUPPORTED, SKIPPED, LOWERED = "ok", "wrong", "unsupported", "skipped", "lowered"
-VALUES = "the trace depends on values of its tensors"
 
 _DATA_DEPENDENT = (
     DataDependentOutputException,
@@ -55,6 +54,8 @@ class Sample:
     dtype: torch.dtype
     input: SampleInput
     number: int
+    total: int
+    """How many samples the entry has."""
     status: str | None = None
     reason: str = ""
     graph: CompiledGraph | None = None
@@ -82,9 +83,8 @@ class Sample:
             self.settle(UNSUPPORTED, VALUES)
             return
         except Exception as error:
-            self.settle(
-                UNSUPPORTED, f"cannot be traced: {type(error).__name__}: {_first_line(error)}"
-            )
+            text = f"cannot be traced: {type(error).__name__}: {_first_line(error)}"
+            self.settle(UNSUPPORTED, ERRORS if "_linalg_check_errors" in text else text)
             return
         self.expected += [inputs[index] for index in changed]
         self.tensors = call.tensors
@@ -146,7 +146,7 @@ def samples(entry: OpInfo, dtype: torch.dtype, limit: int) -> Iterator[Sample]:
     found = list(entry.sample_inputs("cpu", dtype))
     step = max(1, -(-len(found) // limit)) if limit else 1
     for number in range(0, len(found), step):
-        yield Sample(entry, dtype, found[number], number)
+        yield Sample(entry, dtype, found[number], number, len(found))
 
 
 def run(chosen: Sequence[Sample], *, lower_only: bool = False, share: int = 8) -> None:

@@ -35,6 +35,14 @@ def lu_unpack(a: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return aten.lu_unpack.default(factors, pivots)
 
 
+def householder_product(a: torch.Tensor) -> torch.Tensor:
+    return aten.linalg_householder_product.default(*aten.geqrf.default(a))
+
+
+def ormqr(a: torch.Tensor, c: torch.Tensor, left: bool, transpose: bool) -> torch.Tensor:
+    return aten.ormqr.default(*aten.geqrf.default(a), c, left, transpose)
+
+
 SINGULAR = [[1.0, 2, 3], [2, 4, 6], [1, 0, 1]]
 
 ROWS = [
@@ -89,4 +97,17 @@ ROWS = [
     ).within(1e-3, 1e-3),
     OpCase(aten.triangular_solve.default, (t(4, 2), triangular(4, 4, upper=True))),
     OpCase(aten.triangular_solve.default, (t(4, 2), triangular(4, 4), False, True)),
+    OpCase(aten.geqrf.default, (t(2, 5, 3),), dtypes=SINGLE).within(1e-4, 1e-4),
+    OpCase(aten.geqrf.default, (t(3, 5),)).within(1e-4, 1e-4),
+    *(
+        OpCase(torch.linalg.qr, (t(*shape), mode)).within(1e-4, 1e-4)
+        for shape in ((2, 5, 3), (3, 5), (0, 3), (3, 0))
+        for mode in ("reduced", "complete", "r")
+    ),
+    OpCase(householder_product, (t(2, 5, 3),)).within(1e-4, 1e-4),
+    *(
+        OpCase(ormqr, (t(5, 3), t(5, 5), left, transpose)).within(1e-4, 1e-4)
+        for left in (True, False)
+        for transpose in (True, False)
+    ),
 ]

@@ -101,4 +101,12 @@ ROWS = [
     OpCase(
         aten._upsample_bilinear2d_aa_backward.default, (t(1, 2, 4, 3), [4, 3], [1, 2, 9, 5], False)
     ),
+    *(
+        OpCase(
+            aten.grid_sampler_3d.default,
+            (t(2, 3, 4, 5, 3), t(2, 3, 2, 6, 3, low=-1.6, high=1.6), mode, padding, align),
+            tolerance=(2e-4, 1e-4),
+        )
+        for mode, padding, align in ((0, 0, False), (0, 1, True), (1, 2, False), (0, 2, True))
+    ),
 ]

@@ -22,7 +22,8 @@ from torch_max_backend.types import CallInfo, MaxTensor, OutputMeta, Size
 aten = torch.ops.aten
 
 
-def _empty(meta: OutputMeta | None, call: CallInfo, value: float = 0) -> MaxTensor:
+def empty_output(meta: OutputMeta | None, call: CallInfo, value: float = 0) -> MaxTensor:
+    """An output that has no elements, or is all `value`."""
     assert meta is not None
     return constants.full(meta.shape, value, meta.dtype, call.device)
 
@@ -36,7 +37,7 @@ def _refuse_check(check_errors: bool) -> None:
         raise UnsupportedOpError("check_errors=True raises an error that depends on values")
 
 
-def _stacked(x: MaxTensor, batch: Sequence[Size] | None = None) -> MaxTensor:
+def stacked(x: MaxTensor, batch: Sequence[Size] | None = None) -> MaxTensor:
     """The matrices of `x`, expanded to `batch` many, as [batch, rows, columns]."""
     *own, rows, columns = shapes.sizes(x)
     if batch is not None:
@@ -45,7 +46,8 @@ def _stacked(x: MaxTensor, batch: Sequence[Size] | None = None) -> MaxTensor:
     return reshape(x, [shapes.numel(own), rows, columns])
 
 
-def _transposed(x: MaxTensor) -> MaxTensor:
+def transposed(x: MaxTensor) -> MaxTensor:
+    """`x.mT`."""
     return ops.permute(x, [*range(x.rank - 2), x.rank - 1, x.rank - 2])
 
 
@@ -79,7 +81,7 @@ def _solve_triangular(
 ) -> MaxTensor:
     """X of A X = B, or of its transposed A, for [batch, n, n] and [batch, n, k]."""
     if transpose:
-        a, upper = _transposed(a), not upper
+        a, upper = transposed(a), not upper
     outputs = [(promotion.dtype_of(b), shapes.sizes(b))]
     parameters = {"upper": upper, "unit": unit}
     return mojo_kernels.call("tmb_solve_triangular", [a, b], outputs, parameters)[0]
@@ -97,11 +99,11 @@ def _lu_solve(lu: MaxTensor, pivots: MaxTensor, b: MaxTensor, *, transpose: bool
 
 
 def _cholesky(self: MaxTensor, upper: bool) -> tuple[MaxTensor, MaxTensor]:
-    x = _stacked(_transposed(self) if upper else self)
+    x = stacked(transposed(self) if upper else self)
     batch, n, _ = shapes.sizes(x)
     outputs = [(promotion.dtype_of(x), [batch, n, n]), (torch.int32, [batch])]
     factor, info = mojo_kernels.call("tmb_cholesky", [x], outputs)
-    factor = _transposed(factor) if upper else factor
+    factor = transposed(factor) if upper else factor
     return reshape(factor, self.shape), reshape(info, shapes.sizes(self)[:-2])
 
 
@@ -116,7 +118,7 @@ def aten_cholesky(self: MaxTensor, upper: bool = False) -> MaxTensor:
 def aten_cholesky_inverse(self: MaxTensor, upper: bool = False) -> MaxTensor:
     if _is_empty(self):
         return self
-    factor = _stacked(self)
+    factor = stacked(self)
     identity = _identity(factor.shape[0], factor.shape[1], factor)
     return reshape(_cholesky_solve(factor, identity, upper), self.shape)
 
@@ -132,9 +134,9 @@ def aten_cholesky_solve(
     self: MaxTensor, input2: MaxTensor, upper: bool = False, *, call: CallInfo
 ) -> MaxTensor:
     if 0 in call.output.shape:
-        return _empty(call.output, call)
+        return empty_output(call.output, call)
     batch = call.output.shape[:-2]
-    solution = _cholesky_solve(_stacked(input2, batch), _stacked(self, batch), upper)
+    solution = _cholesky_solve(stacked(input2, batch), stacked(self, batch), upper)
     return reshape(solution, call.output.shape)
 
 
@@ -145,7 +147,7 @@ def aten_linalg_cholesky_ex(
 ) -> tuple[MaxTensor, MaxTensor]:
     _refuse_check(check_errors)
     if _is_empty(self):
-        return self, _empty(call.outputs[1], call)
+        return self, empty_output(call.outputs[1], call)
     return _cholesky(self, upper)
 
 
@@ -170,8 +172,12 @@ def aten__linalg_det(A: MaxTensor, *, call: CallInfo) -> tuple[MaxTensor, MaxTen
     result, factors, places = call.outputs
     assert result is not None and factors is not None and places is not None
     if _is_empty(A):
-        return _empty(result, call, 1), _empty(factors, call), _empty(places, call)
-    lu, pivots, _ = _lu(_stacked(A))
+        return (
+            empty_output(result, call, 1),
+            empty_output(factors, call),
+            empty_output(places, call),
+        )
+    lu, pivots, _ = _lu(stacked(A))
     sign, diagonal = _sign_and_diagonal(lu, pivots)
     det = ops.mul(sign, aten_prod(diagonal, 1))
     return reshape(det, result.shape), reshape(lu, factors.shape), reshape(pivots, places.shape)
@@ -184,8 +190,8 @@ def aten_linalg_inv_ex(
 ) -> tuple[MaxTensor, MaxTensor]:
     _refuse_check(check_errors)
     if _is_empty(A):
-        return A, _empty(call.outputs[1], call)
-    lu, pivots, info = _lu(_stacked(A))
+        return A, empty_output(call.outputs[1], call)
+    lu, pivots, info = _lu(stacked(A))
     inverse = _lu_solve(lu, pivots, _identity(lu.shape[0], lu.shape[1], lu), transpose=False)
     return reshape(inverse, A.shape), reshape(info, shapes.sizes(A)[:-2])
 
@@ -197,7 +203,7 @@ def aten_linalg_lu(
 ) -> tuple[MaxTensor, MaxTensor, MaxTensor]:
     if _is_empty(A):
         return _unpack(A, None, call)
-    lu, pivots, _ = _lu(_stacked(A), pivot)
+    lu, pivots, _ = _lu(stacked(A), pivot)
     return _unpack(lu, pivots, call)
 
 
@@ -210,19 +216,19 @@ def _unpack(
     k = min(*shapes.static_sizes(lu, "unpacking")[-2:])
     results = []
     if 0 in p.shape:
-        results.append(_empty(p, call))
+        results.append(empty_output(p, call))
     else:
         identity = _identity(shapes.numel(p.shape[:-2]), p.shape[-1], lu)
         moved = identity if pivots is None else _permuted(identity, pivots, inverse=True)
         results.append(reshape(moved, p.shape))
     if 0 in lower.shape:
-        results.append(_empty(lower, call))
+        results.append(empty_output(lower, call))
     else:
         unit = _identity(1, lu.shape[-2], lu)[:, :, :k]
         below = aten_tril(lu, -1)[:, :, :k]
         results.append(reshape(ops.add(below, unit), lower.shape))
     results.append(
-        _empty(upper, call)
+        empty_output(upper, call)
         if 0 in upper.shape
         else reshape(aten_triu(lu, 0)[:, :k, :], upper.shape)
     )
@@ -238,8 +244,8 @@ def aten_linalg_lu_factor_ex(
     _, places, infos = call.outputs
     assert places is not None and infos is not None
     if _is_empty(A):
-        return A, _empty(places, call), _empty(infos, call)
-    lu, pivots, info = _lu(_stacked(A), pivot)
+        return A, empty_output(places, call), empty_output(infos, call)
+    lu, pivots, info = _lu(stacked(A), pivot)
     return reshape(lu, A.shape), reshape(pivots, places.shape), reshape(info, infos.shape)
 
 
@@ -255,14 +261,14 @@ def aten_linalg_lu_solve(
     call: CallInfo,
 ) -> MaxTensor:
     if 0 in call.output.shape:
-        return _empty(call.output, call)
+        return empty_output(call.output, call)
     batch = call.output.shape[:-2]
     places = shapes.broadcast_to(pivots, [*batch, pivots.shape[-1]])
     places = reshape(places, [shapes.numel(batch), pivots.shape[-1]])
     # X A = B is A' X' = B'.
-    b = _stacked(B if left else _transposed(B), batch)
-    solution = _lu_solve(_stacked(LU, batch), places, b, transpose=adjoint == left)
-    return reshape(solution if left else _transposed(solution), call.output.shape)
+    b = stacked(B if left else transposed(B), batch)
+    solution = _lu_solve(stacked(LU, batch), places, b, transpose=adjoint == left)
+    return reshape(solution if left else transposed(solution), call.output.shape)
 
 
 # _linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)
@@ -273,9 +279,9 @@ def aten__linalg_slogdet(
     signs, logs, factors, places = call.outputs
     assert signs is not None and logs is not None and factors is not None and places is not None
     if _is_empty(A):
-        empty = (_empty(factors, call), _empty(places, call))
-        return _empty(signs, call, 1), _empty(logs, call), *empty
-    lu, pivots, _ = _lu(_stacked(A))
+        empty = (empty_output(factors, call), empty_output(places, call))
+        return empty_output(signs, call, 1), empty_output(logs, call), *empty
+    lu, pivots, _ = _lu(stacked(A))
     sign, diagonal = _sign_and_diagonal(lu, pivots)
     zero = constants.scalar(0, promotion.dtype_of(lu), lu.device)
     up, down = (
@@ -306,24 +312,24 @@ def aten__linalg_solve_ex(
     result, factors, places, infos = call.outputs
     assert result is not None and factors is not None and places is not None and infos is not None
     if _is_empty(A) or 0 in result.shape:
-        rest = (_empty(factors, call), _empty(places, call), _empty(infos, call))
-        return _empty(result, call), *rest
-    lu, pivots, info = _lu(_stacked(A))
+        rest = (empty_output(factors, call), empty_output(places, call), empty_output(infos, call))
+        return empty_output(result, call), *rest
+    lu, pivots, info = _lu(stacked(A))
     # One right-hand side per matrix, in PyTorch's own reading of the shapes.
     vector = len(B.shape) == 1 or shapes.sizes(B) == shapes.sizes(A)[:-1]
     right = reshape(B, [*B.shape, 1]) if vector else B
-    right = right if left else _transposed(right)
+    right = right if left else transposed(right)
     outer, n = shapes.sizes(A)[:-2], A.shape[-1]
     batch = shapes.broadcast_shapes(outer, shapes.sizes(right)[:-2])
     wide = shapes.broadcast_to(reshape(pivots, [*outer, n]), [*batch, n])
     solution = _lu_solve(
-        _stacked(reshape(lu, [*outer, n, n]), batch),
+        stacked(reshape(lu, [*outer, n, n]), batch),
         reshape(wide, [shapes.numel(batch), n]),
-        _stacked(right, batch),
+        stacked(right, batch),
         transpose=not left,
     )
     return (
-        reshape(solution if left else _transposed(solution), result.shape),
+        reshape(solution if left else transposed(solution), result.shape),
         reshape(lu, factors.shape),
         reshape(pivots, places.shape),
         reshape(info, infos.shape),
@@ -342,11 +348,11 @@ def aten_linalg_solve_triangular(
     call: CallInfo,
 ) -> MaxTensor:
     if 0 in call.output.shape:
-        return _empty(call.output, call)
+        return empty_output(call.output, call)
     batch = call.output.shape[:-2]
-    a, b = _stacked(self, batch), _stacked(B if left else _transposed(B), batch)
+    a, b = stacked(self, batch), stacked(B if left else transposed(B), batch)
     solution = _solve_triangular(a, b, upper=upper, unit=unitriangular, transpose=not left)
-    return reshape(solution if left else _transposed(solution), call.output.shape)
+    return reshape(solution if left else transposed(solution), call.output.shape)
 
 
 # lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)
@@ -361,7 +367,7 @@ def aten_lu_unpack(
 ) -> tuple[MaxTensor, MaxTensor, MaxTensor]:
     if _is_empty(LU_data):
         return _unpack(LU_data, None, call)
-    lu = _stacked(LU_data)
+    lu = stacked(LU_data)
     return _unpack(lu, reshape(LU_pivots, [lu.shape[0], LU_pivots.shape[-1]]), call)
 
 
@@ -380,11 +386,11 @@ def aten_triangular_solve(
     assert solved is not None and cloned is not None
     copied = shapes.broadcast_to(A, cloned.shape)
     if 0 in solved.shape:
-        return _empty(solved, call), copied
+        return empty_output(solved, call), copied
     batch = solved.shape[:-2]
     solution = _solve_triangular(
-        _stacked(A, batch),
-        _stacked(self, batch),
+        stacked(A, batch),
+        stacked(self, batch),
         upper=upper,
         unit=unitriangular,
         transpose=transpose,

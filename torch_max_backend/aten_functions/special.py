@@ -8,7 +8,6 @@ import torch
 from max.graph import ops
 
 from torch_max_backend import constants, mojo_kernels, promotion
-from torch_max_backend.aten_functions.pointwise_unary import aten_digamma
 from torch_max_backend.promotion import elementwise
 from torch_max_backend.registry import map_to
 from torch_max_backend.types import MaxTensor
@@ -100,12 +99,10 @@ for _packet, _kernel in SHIFTED.items():
 
 # polygamma(int n, Tensor self) -> Tensor
 @map_to(aten.polygamma)
-def aten_polygamma(n: int, self: MaxTensor) -> MaxTensor:
-    return aten_digamma(self) if n == 0 else _polygamma(self, n)
-
-
 @elementwise("self", int_to_float=True, wide=True)
-def _polygamma(self: MaxTensor, n: int) -> MaxTensor:
+def aten_polygamma(n: int, self: MaxTensor) -> MaxTensor:
+    if n == 0:
+        return mojo_kernels.elementwise("tmb_digamma", self)
     factor = math.exp(math.lgamma(n + 1)) * (1 if n % 2 else -1)
     zeta = mojo_kernels.elementwise("tmb_zeta", _number(n + 1, self), self)
     return ops.mul(zeta, _number(factor, self))

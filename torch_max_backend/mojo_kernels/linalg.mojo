@@ -1,6 +1,6 @@
 """Factorisations of small dense matrices and solving with them, one matrix per task.
 
-LU with partial pivoting, Cholesky, triangular systems; pivots, signs and `info` are LAPACK's. Plain
+LU with partial pivoting, Cholesky, Householder's QR, triangular systems; pivots, signs and `info` are LAPACK's. Plain
 loops: for what models do with matrices of some dozens of rows, not for large systems.
 """
 
@@ -206,3 +206,107 @@ struct Cholesky:
                     y[unsafe_offset = i * n + j] = sum / total
 
         sync_parallelize(task, x.dim_size(0))
+
+
+@extensibility.register("tmb_geqrf")
+struct Geqrf:
+    """R above the diagonal, below it the reflectors (1, v) of Q, and their factors tau."""
+
+    @staticmethod
+    def execute[
+        target: StaticString
+    ](
+        output: OutputTensor[rank=3, ...],
+        tau: OutputTensor[dtype=output.dtype, rank=2, ...],
+        x: InputTensor[dtype=output.dtype, rank=3, ...],
+        ctx: DeviceContext,
+    ) raises:
+        comptime T = output.dtype
+        var m = x.dim_size(1)
+        var n = x.dim_size(2)
+        var k = min(m, n)
+        var xp = x.unsafe_ptr()
+        var ap = output.unsafe_ptr()
+        var tp = tau.unsafe_ptr()
+
+        @always_inline
+        def task(b: Int) {xp, ap, tp, m, n, k}:
+            var a = ap.unsafe_offset(b * m * n)
+            var source = xp.unsafe_offset(b * m * n)
+            for i in range(m * n):
+                a[unsafe_offset=i] = source[unsafe_offset=i]
+            for j in range(k):
+                var below = Scalar[T](0)
+                for i in range(j + 1, m):
+                    var v = a[unsafe_offset = i * n + j]
+                    below += v * v
+                if below == 0:
+                    tp[unsafe_offset = b * k + j] = 0
+                    continue
+                var alpha = a[unsafe_offset = j * n + j]
+                var norm = alpha * alpha + below
+                comptime if T.is_floating_point():
+                    norm = sqrt(norm)
+                var beta = norm if alpha < 0 else -norm
+                var factor = (beta - alpha) / beta
+                tp[unsafe_offset = b * k + j] = factor
+                for i in range(j + 1, m):
+                    a[unsafe_offset = i * n + j] /= alpha - beta
+                a[unsafe_offset = j * n + j] = beta
+                for c in range(j + 1, n):
+                    var dot = a[unsafe_offset = j * n + c]
+                    for i in range(j + 1, m):
+                        dot += a[unsafe_offset = i * n + j] * a[unsafe_offset = i * n + c]
+                    dot *= factor
+                    a[unsafe_offset = j * n + c] -= dot
+                    for i in range(j + 1, m):
+                        a[unsafe_offset = i * n + c] -= dot * a[unsafe_offset = i * n + j]
+
+        sync_parallelize(task, x.dim_size(0))
+
+
+@extensibility.register("tmb_apply_reflectors")
+struct ApplyReflectors[transpose: Bool]:
+    """Q C or Q' C, where Q is the product of the reflectors that geqrf leaves."""
+
+    @staticmethod
+    def execute[
+        target: StaticString
+    ](
+        output: OutputTensor[rank=3, ...],
+        reflectors: InputTensor[dtype=output.dtype, rank=3, ...],
+        tau: InputTensor[dtype=output.dtype, rank=2, ...],
+        right: InputTensor[dtype=output.dtype, rank=3, ...],
+        ctx: DeviceContext,
+    ) raises:
+        var m = right.dim_size(1)
+        var columns = right.dim_size(2)
+        var n = reflectors.dim_size(2)
+        var k = tau.dim_size(1)
+        var vp = reflectors.unsafe_ptr()
+        var tp = tau.unsafe_ptr()
+        var cp = right.unsafe_ptr()
+        var yp = output.unsafe_ptr()
+
+        @always_inline
+        def task(b: Int) {vp, tp, cp, yp, m, n, k, columns}:
+            var v = vp.unsafe_offset(b * m * n)
+            var y = yp.unsafe_offset(b * m * columns)
+            var source = cp.unsafe_offset(b * m * columns)
+            for i in range(m * columns):
+                y[unsafe_offset=i] = source[unsafe_offset=i]
+            for step in range(k):
+                var j = k - 1 - step
+                comptime if Self.transpose:
+                    j = step
+                var factor = tp[unsafe_offset = b * k + j]
+                for c in range(columns):
+                    var dot = y[unsafe_offset = j * columns + c]
+                    for i in range(j + 1, m):
+                        dot += v[unsafe_offset = i * n + j] * y[unsafe_offset = i * columns + c]
+                    dot *= factor
+                    y[unsafe_offset = j * columns + c] -= dot
+                    for i in range(j + 1, m):
+                        y[unsafe_offset = i * columns + c] -= dot * v[unsafe_offset = i * n + j]
+
+        sync_parallelize(task, right.dim_size(0))
