@@ -33,6 +33,15 @@ TOLERANCE = {
     torch.float32: (1e-4, 1e-4),
     torch.float64: (1e-9, 1e-7),
 }
+# PyTorch's own answers are right to 1e-6 only: J0(5) is -0.17759677131, PyTorch has -0.17759678121;
+# Ai(-2.5) is -0.11232506769, PyTorch has -0.11232483666.
+INEXACT = {
+    "special_airy_ai",
+    "special_bessel_j0",
+    "special_bessel_j1",
+    "special_bessel_y0",
+    "special_bessel_y1",
+}
 
 _DATA_DEPENDENT = (
     DataDependentOutputException,
@@ -111,7 +120,9 @@ class Sample:
             actual = group.run(part, self.graph.program, self.tensors)
             assert len(actual) == len(self.expected), f"{len(actual)} results"
             for got, want in zip(actual, self.expected, strict=True):
-                atol, rtol = TOLERANCE.get(want.dtype, (0, 0))
+                inexact = self.entry.formatted_name in INEXACT
+                dtype = torch.float32 if inexact and want.is_floating_point() else want.dtype
+                atol, rtol = TOLERANCE.get(dtype, (0, 0))
                 torch.testing.assert_close(got, want, atol=atol, rtol=rtol, equal_nan=True)
         except Exception as error:
             self.settle(WRONG, f"sample {self.number}: {_first_line(error)}")
