@@ -166,4 +166,25 @@ ROWS = [
         for reduce in ("amax", "amin", "mean", "prod")
         for own in (True, False)
     ),
+    *(
+        OpCase(
+            aten.embedding_renorm.default,
+            (t(5, 3), t(values=[1, 3, 1], dtype=torch.int64), 2.0, norm),
+        )
+        for norm in (2.0, 1.0)
+    ),
+    *(
+        OpCase(
+            aten.segment_reduce.default,
+            (t(6, 2, special=True), reduce),
+            {"lengths": t(values=[2, 0, 4], dtype=torch.int64), "initial": initial},
+        )
+        for reduce in ("max", "min", "mean", "sum", "prod")
+        for initial in (None, 1.0)
+    ),
+    OpCase(
+        aten.segment_reduce.default,
+        (t(2, 5, 3), "mean"),
+        {"offsets": t(values=[[0, 2, 5], [0, 0, 4]], dtype=torch.int64), "axis": 1},
+    ),
 ]
