@@ -19,12 +19,20 @@ from rich.console import Console
 from tests.opinfo import report, sweep
 
 
+def _part(text: str) -> tuple[int, int]:
+    part, _, parts = text.partition("/")
+    return int(part), int(parts)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--dtypes", nargs="*", default=["float32"])
     parser.add_argument("--ops", default="", help="only entries whose name holds this")
+    parser.add_argument(
+        "--part", type=_part, default=(0, 1), help="0/2, 1/2: halves, for two processes at once"
+    )
     parser.add_argument("--limit", type=int, default=0, help="samples of an entry; 0 for all")
     parser.add_argument("--chunk", type=int, default=150, help="samples of one Module")
     parser.add_argument("--share", type=int, default=8, help="samples of one graph")
@@ -48,7 +56,9 @@ def main() -> None:
             if not args.retry or verdict["status"] in (report.OK, report.LOWERED, report.SKIPPED)
         }
         waiting: list[sweep.Sample] = []
+        part, parts = args.part
         entries = [e for e in sweep.entries(args.ops) if e.formatted_name not in settled]
+        entries = entries[part::parts]
         for number, entry in enumerate(entries, 1):
             waiting += sweep.samples(entry, dtype, args.limit)
             if len(waiting) >= args.chunk or number == len(entries):
