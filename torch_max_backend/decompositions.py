@@ -26,6 +26,17 @@ def fma(a: torch.Tensor, b: torch.Tensor | float, c: torch.Tensor | float) -> to
     return a * b + c
 
 
+def embedding_renorm(
+    self: torch.Tensor, indices: torch.Tensor, max_norm: float, norm_type: float
+) -> torch.Tensor:
+    """The rows that `indices` name, scaled down to `max_norm` where they are longer."""
+    norms = torch.linalg.vector_norm(self, norm_type, 1, keepdim=True)
+    named = torch.zeros(self.shape[0], dtype=torch.bool, device=self.device)
+    named = named.index_put((indices.flatten(),), torch.ones_like(named[:1]))
+    too_long = named.unsqueeze(1) & (norms > max_norm)
+    return torch.where(too_long, self * (max_norm / (norms + 1e-7)), self)
+
+
 def native_dropout(
     input: torch.Tensor, p: float, train: bool | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -89,9 +100,66 @@ def rnn_dropout() -> Iterator[None]:
         yield
 
 
+def segment_reduce(
+    data: torch.Tensor,
+    reduce: str,
+    *,
+    lengths: torch.Tensor | None = None,
+    indices: torch.Tensor | None = None,
+    offsets: torch.Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: float | None = None,
+) -> torch.Tensor:
+    """Each segment of the lines along `axis` reduced to one element."""
+    if indices is not None:
+        return NotImplemented
+    if lengths is None:
+        assert offsets is not None
+        lengths = offsets.diff(dim=-1)
+    outer, n, inner = data.shape[:axis], data.shape[axis], data.shape[axis + 1 :]
+    count = lengths.shape[-1]
+    places = torch.arange(n, device=data.device).expand(*outer, n).contiguous()
+    # The segment of each place; behind the last one is `count`, which is cut off.
+    segment = torch.searchsorted(lengths.cumsum(-1).contiguous(), places, right=True)
+    segment = segment.reshape(*outer, n, *(1 for _ in inner)).expand(data.shape)
+    neutral = {"max": -torch.inf, "min": torch.inf, "prod": 1.0}.get(reduce, 0.0)
+    start = data.new_full((*outer, count + 1, *inner), neutral if initial is None else initial)
+    fold = {"max": "amax", "min": "amin", "prod": "prod"}.get(reduce, "sum")
+    result = start.scatter_reduce(axis, segment, data, fold).narrow(axis, 0, count)
+    if reduce != "mean":
+        return result
+    lengths = lengths.reshape(*outer, count, *(1 for _ in inner))
+    empty = result if initial is not None else result.new_full((), torch.nan)
+    return torch.where(lengths > 0, result / lengths, empty)
+
+
+def trilinear(
+    i1: torch.Tensor,
+    i2: torch.Tensor,
+    i3: torch.Tensor,
+    expand1: list[int],
+    expand2: list[int],
+    expand3: list[int],
+    sumdim: list[int],
+    unroll_dim: int = 1,
+) -> torch.Tensor:
+    """The product of three tensors, summed: what `torch.nn.functional.bilinear` is made of."""
+    factors = []
+    for tensor, expanded in ((i1, expand1), (i2, expand2), (i3, expand3)):
+        for dim in sorted(expanded):
+            tensor = tensor.unsqueeze(dim)
+        factors.append(tensor)
+    product = factors[0] * factors[1] * factors[2]
+    return product.sum(sumdim) if sumdim else product
+
+
 DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
+    aten._trilinear.default: trilinear,
+    aten.embedding_renorm.default: embedding_renorm,
     aten.native_dropout.default: native_dropout,
     inductor_prims.fma: fma,
     **foreach_decompositions(),
     **GRADIENTS,
+    aten.segment_reduce.default: segment_reduce,
 }

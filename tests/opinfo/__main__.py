@@ -1,10 +1,17 @@
-"""`python -m tests.opinfo [--dtypes float32] [--ops NAME] [--limit N] [--output docs]`."""
+"""`python -m tests.opinfo`: PyTorch's OpInfo samples on MAX, in pieces that can be taken up again.
+
+python -m tests.opinfo --lower-only                  what cannot run, in minutes: no compile
+python -m tests.opinfo --limit 3 --minutes 10        go on for ten minutes, keep the results
+python -m tests.opinfo --limit 3 --output docs       finish, and write docs/op_coverage.md
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -12,31 +19,60 @@ from rich.console import Console
 from tests.opinfo import report, sweep
 
 
+def _part(text: str) -> tuple[int, int]:
+    part, _, parts = text.partition("/")
+    return int(part), int(parts)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--dtypes", nargs="*", default=["float32"])
     parser.add_argument("--ops", default="", help="only entries whose name holds this")
+    parser.add_argument(
+        "--part", type=_part, default=(0, 1), help="0/2, 1/2: halves, for two processes at once"
+    )
     parser.add_argument("--limit", type=int, default=0, help="samples of an entry; 0 for all")
     parser.add_argument("--chunk", type=int, default=150, help="samples of one Module")
+    parser.add_argument("--share", type=int, default=8, help="samples of one graph")
+    parser.add_argument("--lower-only", action="store_true", help="neither compile nor run")
+    parser.add_argument("--retry", action="store_true", help="again what was not ok or lowered")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no Module after these")
     parser.add_argument("--state", type=Path, default=Path("opinfo.json"), help="results so far")
     parser.add_argument("--output", type=Path, help="folder for op_coverage.md")
     args = parser.parse_args()
-    console = Console()
-    results: dict[str, dict[str, dict[str, object]]] = (
+    console = Console(width=160)
+    end = time.monotonic() + 60 * args.minutes
+    results: dict[str, dict[str, dict[str, Any]]] = (
         json.loads(args.state.read_text()) if args.state.is_file() else {}
     )
     for name in args.dtypes:
         dtype = getattr(torch, name)
         done = results.setdefault(name, {})
+        settled = {
+            entry
+            for entry, verdict in done.items()
+            if not args.retry or verdict["status"] in (report.OK, report.LOWERED, report.SKIPPED)
+        }
         waiting: list[sweep.Sample] = []
-        entries = [e for e in sweep.entries(args.ops) if e.formatted_name not in done]
+        part, parts = args.part
+        entries = [e for e in sweep.entries(args.ops) if e.formatted_name not in settled]
+        entries = entries[part::parts]
         for number, entry in enumerate(entries, 1):
             waiting += sweep.samples(entry, dtype, args.limit)
             if len(waiting) >= args.chunk or number == len(entries):
-                sweep.run(waiting)
+                if time.monotonic() > end:
+                    break
+                start = time.monotonic()
+                sweep.run(waiting, lower_only=args.lower_only, share=args.share)
                 done.update(report.by_entry(waiting))
                 args.state.write_text(json.dumps(results, indent=1, sort_keys=True))
-                console.print(f"{name}: {number} of {len(entries)} entries, {report.totals(done)}")
+                seconds = time.monotonic() - start
+                console.print(
+                    f"{name}: {number} of {len(entries)} entries, {report.totals(done)}; "
+                    f"{len(waiting)} samples in {seconds:.0f} s"
+                )
                 waiting = []
     if args.output:
         (args.output / "op_coverage.md").write_text(report.page(results, args.limit))

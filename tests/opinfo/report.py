@@ -1,16 +1,26 @@
-"""From samples to a verdict per entry, and the page of all verdicts."""
+"""From samples to a verdict per entry, and the page of all verdicts (docs/op_coverage.md)."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tests.opinfo.sweep import OK, UNSUPPORTED, WRONG, Sample
+from torch_max_backend import on_torch
+
+if TYPE_CHECKING:  # it imports the database, which takes seconds; the page is read without it
+    from tests.opinfo.sweep import Sample
+
+OK, WRONG, UNSUPPORTED, SKIPPED, LOWERED = "ok", "wrong", "unsupported", "skipped", "lowered"
+VALUES = "the trace depends on values of its tensors"
+ERRORS = "it raises an error that depends on values"
+
+Verdict = Mapping[str, Any]
 
 
 def by_entry(samples: Sequence[Sample]) -> dict[str, dict[str, Any]]:
-    """Each entry: its worst status, how many samples had which, and the first reason."""
+    """Each entry: its worst status, how many samples had which, and the reasons of the worst."""
     entries: dict[str, list[Sample]] = {}
     for sample in samples:
         entries.setdefault(sample.entry.formatted_name, []).append(sample)
@@ -19,47 +29,120 @@ def by_entry(samples: Sequence[Sample]) -> dict[str, dict[str, Any]]:
 
 def _verdict(samples: Sequence[Sample]) -> dict[str, Any]:
     counts = Counter(str(sample.status) for sample in samples)
-    worst = next((s for s in (WRONG, UNSUPPORTED, OK) if counts[s]), "skipped")
-    reason = next((s.reason for s in samples if s.status == worst and s.reason), "")
-    return {"status": worst, "samples": dict(counts), "reason": reason}
+    worst = next((s for s in (WRONG, UNSUPPORTED, LOWERED, OK) if counts[s]), SKIPPED)
+    reasons = Counter(s.reason for s in samples if s.status == worst and s.reason)
+    return {
+        "status": worst,
+        "samples": dict(counts),
+        "total": samples[0].total,
+        "reasons": dict(reasons.most_common()),
+    }
 
 
-def totals(entries: Mapping[str, Mapping[str, Any]]) -> str:
+def totals(entries: Mapping[str, Verdict]) -> str:
     """One line: how many entries of each status."""
     counts = Counter(entry["status"] for entry in entries.values())
-    return ", ".join(f"{counts[status]} {status}" for status in (OK, UNSUPPORTED, WRONG))
+    return ", ".join(f"{n} {status}" for status, n in sorted(counts.items()))
 
 
-def page(results: Mapping[str, Mapping[str, Mapping[str, Any]]], limit: int) -> str:
+_FACTORISATIONS = re.compile(
+    r"aten\.(_?linalg_(eig|svd|qr|ldl|pinv|householder|lstsq|matrix_exp)|geqrf|ormqr)"
+)
+# In the order in which they are tried.
+_KINDS = {
+    "drawn by PyTorch, by design": lambda r: on_torch.RANDOM in r,
+    "complex numbers": lambda r: "complex" in r or "_fft_" in r,
+    "sparse tensors": lambda r: "sparse" in r.lower(),
+    "data-dependent sizes or numbers": lambda r: (
+        "depends on values, and MAX's graphs" in r
+        or r == VALUES
+        or "_local_scalar_dense" in r
+        or "unique" in r
+        or "repeat_interleave" in r
+        or "not allocated" in r
+    ),
+    "errors that depend on values": lambda r: r == ERRORS,
+    "dense factorisations": lambda r: _FACTORISATIONS.match(r) is not None,
+    "refused by MAX's compiler": lambda r: r.startswith("MAX's compiler"),
+    "no lowering yet": lambda r: True,
+}
+
+
+def kind(verdict: Verdict) -> str:
+    """Which sort of gap keeps an unsupported entry from MAX, by its most frequent reason."""
+    reason = next(iter(verdict["reasons"]), "")
+    return next(name for name, holds in _KINDS.items() if holds(reason))
+
+
+def page(results: Mapping[str, Mapping[str, Verdict]], limit: int) -> str:
     """docs/op_coverage.md."""
+    taken = (
+        f"At most {limit} samples of an entry were run, spread evenly over all that it has; the "
+        "column says how many of how many."
+        if limit
+        else "All samples were run."
+    )
     lines = [
         "# PyTorch's OpInfo database on MAX",
         "",
-        "Written by `python -m tests.opinfo --output docs`. Every entry of `op_db` with its own",
-        "samples on CPU, traced as for inference and run on MAX whole (no node on PyTorch),",
-        "compared with eager in values, dtype and shape. An entry is `ok` if all its samples are;",
-        "`unsupported` names the first reason."
-        + (f" At most {limit} samples of an entry, spread over all." if limit else ""),
+        "Written by `python -m tests.opinfo --output docs`. Every entry of PyTorch's test database",
+        "(`op_db`) with its own samples on CPU, traced as for inference, lowered to MAX whole (no",
+        "node on PyTorch), compiled, run and compared with eager in values, dtype and shape. An",
+        f"entry is `ok` if every sample that was run is. {taken} Entries whose samples give no",
+        "tensor, or that the dtype does not have, are not counted.",
         "",
-        "| dtype | entries | ok | unsupported | wrong | ok % |",
-        "|---|---|---|---|---|---|",
+        "| dtype | entries | ok | unsupported | wrong | ok % | samples run | of |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for dtype, entries in results.items():
-        counts = Counter(entry["status"] for entry in entries.values())
-        ran = sum(counts[status] for status in (OK, UNSUPPORTED, WRONG))
-        share = f"{100 * counts[OK] / ran:.1f}" if ran else ""
-        numbers = (ran, counts[OK], counts[UNSUPPORTED], counts[WRONG], share)
+        ran = [entry for entry in entries.values() if entry["status"] != SKIPPED]
+        counts = Counter(entry["status"] for entry in ran)
+        share = f"{100 * counts[OK] / len(ran):.1f}" if ran else ""
+        samples = sum(sum(entry["samples"].values()) for entry in ran)
+        numbers = (
+            len(ran),
+            *(counts[status] for status in (OK, UNSUPPORTED, WRONG)),
+            share,
+            samples,
+            sum(entry["total"] for entry in ran),
+        )
         lines.append(f"| {dtype} | " + " | ".join(map(str, numbers)) + " |")
     for dtype, entries in results.items():
-        lines += [
-            "",
-            f"## {dtype}",
-            "",
-            "| entry | status | samples | reason |",
-            "|---|---|---|---|",
-        ]
-        for name, entry in sorted(entries.items()):
-            samples = ", ".join(f"{n} {status}" for status, n in sorted(entry["samples"].items()))
-            reason = str(entry["reason"]).replace("|", "\\|")
-            lines.append(f"| {name} | {entry['status']} | {samples} | {reason} |")
+        lines += _gaps(dtype, entries)
+    for dtype, entries in results.items():
+        lines += _table(dtype, entries)
     return "\n".join(lines) + "\n"
+
+
+def _gaps(dtype: str, entries: Mapping[str, Verdict]) -> list[str]:
+    kinds: dict[str, list[str]] = {}
+    for name, entry in sorted(entries.items()):
+        if entry["status"] == UNSUPPORTED:
+            kinds.setdefault(kind(entry), []).append(name)
+    lines = [
+        "",
+        f"## Why unsupported: {dtype}",
+        "",
+        "| reason | entries | which |",
+        "|---|---|---|",
+    ]
+    for name, found in sorted(kinds.items(), key=lambda item: -len(item[1])):
+        lines.append(f"| {name} | {len(found)} | {', '.join(found)} |")
+    return lines
+
+
+def _table(dtype: str, entries: Mapping[str, Verdict]) -> list[str]:
+    lines = ["", f"## {dtype}", "", "| entry | status | samples | reason |", "|---|---|---|---|"]
+    for name, entry in sorted(entries.items()):
+        counts = ", ".join(f"{n} {status}" for status, n in sorted(entry["samples"].items()))
+        reason = next(iter(entry["reasons"]), "").replace("|", "\\|")
+        row = (name, entry["status"], f"{counts} of {entry['total']}", reason)
+        lines.append(f"| {' | '.join(row)} |")
+    return lines
+
+
+def statuses(text: str, dtype: str) -> dict[str, str]:
+    """The entries of a page and their statuses at a dtype."""
+    table = text.partition(f"\n## {dtype}\n")[2].partition("\n## ")[0]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
+    return {row[0].removeprefix("| "): row[1] for row in rows if row[0] != "| entry"}

@@ -27,9 +27,4 @@ ROWS = [
         (t(8, 16), t(2, 16, 8), ends(3, 8, dtype=INT32)),
         dtypes=[torch.bfloat16],
     ),
-    OpCase(aten.histc.default, (t(40), 4, -2, 3), dtypes=[torch.float32, torch.float64]),
-    OpCase(aten.histc.default, (t(3, 4), 5)),
-    OpCase(aten.histc.default, (t(values=[0.0, 1.0, 1.0, 3.0]), 4, 0, 3)),
-    OpCase(aten.histc.default, (t(values=[2.0, 2.0]), 3)),
-    OpCase(aten.histc.default, (t(0), 3)),
 ]

@@ -154,4 +154,37 @@ ROWS = [
             4,
         ),
     ),
+    OpCase(aten.as_strided_scatter.default, (t(4, 5), t(2, 3), [2, 3], [5, 2], 1), dtypes=SOME),
+    OpCase(aten.as_strided_scatter.default, (t(7), t(3), [3], [2])),
+    *(
+        OpCase(
+            aten.index_reduce.default,
+            (t(4, 5, special=True), 1, t(values=[0, 3, 0], dtype=torch.int64), t(4, 3), reduce),
+            {"include_self": own},
+            dtypes=[torch.float32, torch.float64],
+        )
+        for reduce in ("amax", "amin", "mean", "prod")
+        for own in (True, False)
+    ),
+    *(
+        OpCase(
+            aten.embedding_renorm.default,
+            (t(5, 3), t(values=[1, 3, 1], dtype=torch.int64), 2.0, norm),
+        )
+        for norm in (2.0, 1.0)
+    ),
+    *(
+        OpCase(
+            aten.segment_reduce.default,
+            (t(6, 2, special=True), reduce),
+            {"lengths": t(values=[2, 0, 4], dtype=torch.int64), "initial": initial},
+        )
+        for reduce in ("max", "min", "mean", "sum", "prod")
+        for initial in (None, 1.0)
+    ),
+    OpCase(
+        aten.segment_reduce.default,
+        (t(2, 5, 3), "mean"),
+        {"offsets": t(values=[[0, 2, 5], [0, 0, 4]], dtype=torch.int64), "axis": 1},
+    ),
 ]

@@ -86,4 +86,5 @@ ROWS = [
     OpCase(aten.mv.default, (_m(3, 4), _m(4)), dtypes=SOME),
     OpCase(aten.mv.default, (_m(3, 0), _m(0))),
     OpCase(aten.vdot.default, (_m(7), _m(7)), dtypes=FLOATS),
+    OpCase(torch.nn.functional.bilinear, (_m(3, 4), _m(3, 5), _m(2, 4, 5), _m(2))),
 ]

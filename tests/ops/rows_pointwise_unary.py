@@ -127,6 +127,8 @@ ROWS = [
     OpCase(aten.exp.default, (t(0, 3),)),
     OpCase(aten.exp.default, (t(4, 6, prepare=lambda x: x.t()[1:, ::2]),)),
     OpCase(aten.frac.default, (t(4, 5, special=True),), dtypes=SOME_FLOATS),
+    OpCase(aten.frexp.Tensor, (t(4, 5, special=True),), dtypes=FLOATS),
+    OpCase(aten.frexp.Tensor, (t(values=[1e-30, -0.5, 1, 3, -1024, 1e30]),), dtypes=SINGLE),
     OpCase(aten.logit.default, (t(20, low=0, high=1), 0.1), dtypes=SOME_FLOATS),
     OpCase(aten.neg.default, (t(4, 5, special=True),), dtypes=SOME_FLOATS + SOME_INTS),
     OpCase(aten.neg.default, (t(values=[-0.0, 0.0, 1.0]),), dtypes=SOME_FLOATS, expand=signs),

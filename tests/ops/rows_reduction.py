@@ -177,4 +177,9 @@ ROWS = [
     OpCase(aten.var.correction, (t(),)),
     OpCase(aten.var_mean.correction, (t(3, 4, 5), [0, 2]), {"correction": 0}, dtypes=FLOATS),
     OpCase(aten.var_mean.correction, (t(2, 5, 3), [1]), {"keepdim": True}),
+    OpCase(
+        aten.histc.default, (t(40, special=True), 7, -3, 4), dtypes=[torch.float32, torch.float64]
+    ),
+    OpCase(aten.histc.default, (t(5, 8), 10)),
+    OpCase(aten.histc.default, (t(values=[2.0, 2.0]), 4)),
 ]

@@ -9,6 +9,8 @@ from tests.ops.cases import FLOATS, HALF, INTS, OpCase, t
 aten = torch.ops.aten
 F = torch.nn.functional
 
+SINGLE = [torch.float32, torch.float64]
+
 ROWS = [
     OpCase(aten.reflection_pad1d.default, (t(2, 3, 5), [2, 1]), dtypes=[*FLOATS, *INTS]),
     OpCase(aten.reflection_pad1d.default, (t(3, 5), [4, 4])),
@@ -90,4 +92,21 @@ ROWS = [
     OpCase(aten.upsample_bilinear2d.vec, (t(2, 3, 4, 5), [7, 3], True, None)),
     OpCase(aten.upsample_nearest2d.vec, (t(2, 3, 4, 5), None, [2.0, 1.5])),
     OpCase(aten.upsample_nearest2d.vec, (t(2, 3, 4, 5), [7, 3], None)),
+    *(
+        OpCase(op, (t(2, 3, 9, 5), size, align), dtypes=SINGLE)
+        for op in (aten._upsample_bilinear2d_aa.default, aten._upsample_bicubic2d_aa.default)
+        for size in ([4, 7], [9, 2])
+        for align in (False, True)
+    ),
+    OpCase(
+        aten._upsample_bilinear2d_aa_backward.default, (t(1, 2, 4, 3), [4, 3], [1, 2, 9, 5], False)
+    ),
+    *(
+        OpCase(
+            aten.grid_sampler_3d.default,
+            (t(2, 3, 4, 5, 3), t(2, 3, 2, 6, 3, low=-1.6, high=1.6), mode, padding, align),
+            tolerance=(2e-4, 1e-4),
+        )
+        for mode, padding, align in ((0, 0, False), (0, 1, True), (1, 2, False), (0, 2, True))
+    ),
 ]

@@ -8,20 +8,17 @@ A row that fails to lower or to compile fails alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from tests.ops.cases import TOLERANCE, Row
+from tests.testing.graph_of_call import OpCall, graph_for_max
 from torch_max_backend.compiled_graph import CompiledGraph
-from torch_max_backend.engine import ENGINE, kernel_packages
+from torch_max_backend.engine import ENGINE
 from torch_max_backend.errors import MaxCompilerError
-from torch_max_backend.folding import fold_constants
-from torch_max_backend.fx_importer import import_fx
-from torch_max_backend.graph_builder import check_supported
 from torch_max_backend.registry import decomposition_table
 
 COMPILED = {"rows": 0, "seconds": 0.0}
@@ -38,28 +35,15 @@ class Outcome:
         self.tensors: list[torch.Tensor] = []
         self.expected: Any = None
 
-    def prepare(self, table: dict[Any, Any]) -> None:
+    def prepare(self, table: Mapping[Any, Any]) -> None:
         """Run PyTorch, trace, lower; raises nothing, keeps the error for the row's own test."""
         try:
             args, kwargs = self.row.arguments()
             self.expected = self.row.case.op(*args, **kwargs)
-            args, kwargs = self.row.arguments()
-            leaves, spec = pytree.tree_flatten((args, kwargs))
-            places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-            self.tensors = [leaves[i] for i in places]
-
-            def function(tensors: list[torch.Tensor]) -> Any:
-                filled = list(leaves)
-                for place, tensor in zip(places, tensors, strict=True):
-                    filled[place] = tensor
-                args, kwargs = pytree.tree_unflatten(filled, spec)
-                result = self.row.case.op(*args, **kwargs)
-                return [r for r in pytree.tree_leaves(result) if isinstance(r, torch.Tensor)]
-
-            gm = make_fx(function, decomposition_table=table, tracing_mode="fake")(self.tensors)
-            program = fold_constants(import_fx(gm))
-            check_supported(program)
-            self.graph = CompiledGraph(program, _never, kernel_packages())
+            call = OpCall(self.row.case.op, *self.row.arguments())
+            self.tensors = call.tensors
+            gm, _ = call.trace(table)
+            self.graph = graph_for_max(gm)
             ENGINE.lower(self.graph)
             ENGINE.submit(self.graph)
         except Exception as error:
@@ -89,10 +73,6 @@ class Outcome:
 
 def _dense(tensor: torch.Tensor) -> bool:
     return tensor.is_contiguous()
-
-
-def _never(args: list[Any]) -> list[Any]:
-    raise AssertionError("a row must not run on PyTorch")
 
 
 def run(rows: Sequence[Row]) -> dict[str, Outcome]:

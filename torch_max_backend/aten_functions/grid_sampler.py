@@ -1,6 +1,8 @@
-"""Sampling of images at given places: grid_sampler_2d."""
+"""Sampling of images and volumes at given places."""
 
 from __future__ import annotations
+
+import itertools
 
 import torch
 from max.dtype import DType
@@ -94,6 +96,57 @@ def _cubic_weights(part: MaxTensor) -> list[MaxTensor]:
     return [far(part + 1), near(part), near(1 - part), far(2 - part)]
 
 
+def _grid_sampler(
+    input: MaxTensor,
+    grid: MaxTensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    call: CallInfo,
+) -> MaxTensor:
+    """For any number of spatial dims; the grid names the last dim first."""
+    if 0 in call.output.shape:
+        return constants.full(call.output.shape, 0, call.output.dtype, call.device)
+    batch, channels, *spatial = shapes.sizes(input)
+    _, *outer, _ = shapes.sizes(grid)
+    count = len(spatial)
+    image, places = promotion.opmath(input), promotion.opmath(grid)
+    order = [0, *range(2, 2 + count), 1]
+    pixels = ops.reshape(ops.permute(image, order), [shapes.numel([batch, *spatial]), channels])
+    axes = [_Axis(size, places, padding_mode, align_corners) for size in spatial]
+    taps = [
+        axis.taps(places[..., count - 1 - i], interpolation_mode) for i, axis in enumerate(axes)
+    ]
+    index = constants.iota(batch, call.device)
+    index = index * constants.scalar(shapes.numel(spatial), torch.int64, call.device)
+    base = ops.reshape(index, [batch] + [1] * count)
+    strides = [
+        constants.scalar(shapes.numel(spatial[i + 1 :]), torch.int64, call.device)
+        for i in range(count)
+    ]
+    total: MaxTensor | None = None
+    for corner in itertools.product(*taps):
+        position, weight, inside = base, None, None
+        for axis, stride, (step, part) in zip(axes, strides, corner, strict=True):
+            position = position + axis.clamped(step) * stride
+            here = axis.inside(step)
+            inside = here if inside is None else ops.logical_and(inside, here)
+            if part is not None:
+                weight = part if weight is None else weight * part
+        assert inside is not None
+        flat = ops.reshape(position, [shapes.numel([batch, *outer])])
+        read = ops.reshape(ops.gather(pixels, flat, 0), [batch, *outer, channels])
+        if weight is not None:
+            read = read * ops.unsqueeze(weight, -1)
+        seen = ops.broadcast_to(ops.unsqueeze(inside, -1), read.shape)
+        zero = constants.full(read.shape, 0, promotion.dtype_of(image), call.device)
+        term = ops.where(seen, read, zero)
+        total = term if total is None else total + term
+    assert total is not None
+    back = [0, count + 1, *range(1, count + 1)]
+    return promotion.cast(ops.permute(total, back), call.output.dtype)
+
+
 # grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor
 @map_to(aten.grid_sampler_2d, needs_call=True)
 def aten_grid_sampler_2d(
@@ -105,32 +158,18 @@ def aten_grid_sampler_2d(
     *,
     call: CallInfo,
 ) -> MaxTensor:
-    if 0 in call.output.shape:
-        return constants.full(call.output.shape, 0, call.output.dtype, call.device)
-    batch, channels, height, width = shapes.sizes(input)
-    _, rows, columns, _ = shapes.sizes(grid)
-    image, places = promotion.opmath(input), promotion.opmath(grid)
-    pixels = ops.reshape(
-        ops.permute(image, [0, 2, 3, 1]), [shapes.numel([batch, height, width]), channels]
-    )
-    x_axis = _Axis(width, places, padding_mode, align_corners)
-    y_axis = _Axis(height, places, padding_mode, align_corners)
-    index = constants.iota(batch, call.device)
-    index = index * constants.scalar(shapes.numel([height, width]), torch.int64, call.device)
-    base = ops.reshape(index, [batch, 1, 1])
-    stride = constants.scalar(width, torch.int64, call.device)
-    total: MaxTensor | None = None
-    for y, y_weight in y_axis.taps(places[..., 1], interpolation_mode):
-        for x, x_weight in x_axis.taps(places[..., 0], interpolation_mode):
-            position = base + y_axis.clamped(y) * stride + x_axis.clamped(x)
-            flat = ops.reshape(position, [shapes.numel([batch, rows, columns])])
-            read = ops.reshape(ops.gather(pixels, flat, 0), [batch, rows, columns, channels])
-            inside = ops.logical_and(y_axis.inside(y), x_axis.inside(x))
-            if y_weight is not None and x_weight is not None:
-                read = read * ops.unsqueeze(y_weight * x_weight, -1)
-            seen = ops.broadcast_to(ops.unsqueeze(inside, -1), read.shape)
-            zero = constants.full(read.shape, 0, promotion.dtype_of(image), call.device)
-            part = ops.where(seen, read, zero)
-            total = part if total is None else total + part
-    assert total is not None
-    return promotion.cast(ops.permute(total, [0, 3, 1, 2]), call.output.dtype)
+    return _grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners, call)
+
+
+# grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor
+@map_to(aten.grid_sampler_3d, needs_call=True)
+def aten_grid_sampler_3d(
+    input: MaxTensor,
+    grid: MaxTensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    *,
+    call: CallInfo,
+) -> MaxTensor:
+    return _grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners, call)

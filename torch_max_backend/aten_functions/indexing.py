@@ -9,7 +9,12 @@ from max.dtype import DType
 from max.graph import Dim, ops
 
 from torch_max_backend import constants, promotion, shapes
-from torch_max_backend.aten_functions.shape import reshape, slice_dim, take_dim
+from torch_max_backend.aten_functions.shape import (
+    reshape,
+    slice_dim,
+    strided_positions,
+    take_dim,
+)
 from torch_max_backend.errors import UnsupportedOpError
 from torch_max_backend.registry import map_to
 from torch_max_backend.types import CallInfo, MaxTensor, Scalar, Size
@@ -163,6 +168,22 @@ def _wide(tensor: MaxTensor) -> MaxTensor:
     return promotion.opmath(tensor)
 
 
+# as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor
+@map_to(aten.as_strided_scatter)
+def aten_as_strided_scatter(
+    self: MaxTensor,
+    src: MaxTensor,
+    size: list[Size],
+    stride: list[Size],
+    storage_offset: Size | None = None,
+) -> MaxTensor:
+    _, sizes, positions = strided_positions(self, size, stride, storage_offset)
+    if 0 in sizes:
+        return self
+    flat = aten_index_put(_line(self), [positions], _line(src))
+    return ops.reshape(flat, self.shape)
+
+
 # embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor
 @map_to(aten.embedding)
 def aten_embedding(
@@ -267,6 +288,28 @@ def aten_index_put(
         result = ops.scatter_nd_add(_wide(target), _wide(updates), position)
         return plan.unfold(promotion.cast(result, dtype))
     return plan.unfold(ops.scatter_nd(target, updates, position))
+
+
+# index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor
+@map_to(aten.index_reduce.default)
+def aten_index_reduce(
+    self: MaxTensor,
+    dim: int,
+    index: MaxTensor,
+    source: MaxTensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> MaxTensor:
+    if not self.shape:  # one element: as a vector of one
+        lines = aten_index_reduce(
+            _line(self), 0, _line(index), _line(source), reduce, include_self=include_self
+        )
+        return ops.reshape(lines, [])
+    dim = shapes.dim(dim, self.rank)
+    along = [shapes.numel(index.shape) if axis == dim else 1 for axis in range(self.rank)]
+    index = shapes.broadcast_to(ops.reshape(index, along), source.shape)
+    return aten_scatter_reduce(self, dim, index, source, reduce, include_self=include_self)
 
 
 # index_select(Tensor self, int dim, Tensor index) -> Tensor

@@ -119,6 +119,15 @@ def aten_angle(self: MaxTensor) -> MaxTensor:
     return ops.where(ops.is_nan(self), self, turned)
 
 
+# frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)
+@map_to(aten.frexp.Tensor)
+def aten_frexp(self: MaxTensor) -> tuple[MaxTensor, MaxTensor]:
+    wide = promotion.opmath(self)
+    mantissa = mojo_kernels.elementwise("tmb_frexp_mantissa", wide)
+    exponent = mojo_kernels.elementwise("tmb_frexp_exponent", wide, dtype=DType.int32)
+    return promotion.cast(mantissa, promotion.dtype_of(self)), exponent
+
+
 # isfinite(Tensor self) -> Tensor
 @map_to(aten.isfinite)
 def aten_isfinite(self: MaxTensor) -> MaxTensor:

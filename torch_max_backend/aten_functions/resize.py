@@ -89,6 +89,57 @@ def _cubic(
     return _Taps(places, weights)
 
 
+def _triangle(x: torch.Tensor) -> torch.Tensor:
+    return (1 - x.abs()).clamp(min=0)
+
+
+def _keys_cubic(x: torch.Tensor) -> torch.Tensor:
+    a, x = -0.5, x.abs()
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return torch.where(x < 1, near, torch.where(x < 2, far, torch.zeros_like(x)))
+
+
+def _antialiased(
+    size: int,
+    out: int,
+    align_corners: bool,
+    scale: float | None,
+    dtype: torch.dtype,
+    *,
+    radius: int,
+    filter: Callable[[torch.Tensor], torch.Tensor],
+) -> _Taps:
+    """All inputs within `radius` of an output's centre, measured in outputs where those are wider."""
+    if align_corners:
+        step = (size - 1) / (out - 1) if out > 1 else 0.0
+    else:
+        step = _scale(size, out, scale)
+    centre = torch.tensor(step, dtype=dtype) * (torch.arange(out, dtype=dtype) + 0.5)
+    reach = radius * max(step, 1.0)
+    first = (centre - reach + 0.5).long().clamp(min=0)
+    last = (centre + reach + 0.5).long().clamp(max=size)
+    offset = torch.arange(int((last - first).max()))[:, None]
+    weights = filter((offset + first - centre + 0.5) / max(step, 1.0))
+    weights = torch.where(first + offset < last, weights, torch.zeros_like(weights))
+    return _Taps((first + offset).clamp(max=size - 1), weights / weights.sum(0))
+
+
+def _linear_aa(
+    size: int, out: int, align_corners: bool, scale: float | None, dtype: torch.dtype
+) -> _Taps:
+    return _antialiased(size, out, align_corners, scale, dtype, radius=1, filter=_triangle)
+
+
+def _cubic_aa(
+    size: int, out: int, align_corners: bool, scale: float | None, dtype: torch.dtype
+) -> _Taps:
+    return _antialiased(size, out, align_corners, scale, dtype, radius=2, filter=_keys_cubic)
+
+
+_WEIGHTED = (_linear, _cubic, _linear_aa, _cubic_aa)
+
+
 def _apply(x: MaxTensor, dim: int, taps: _Taps) -> MaxTensor:
     total: MaxTensor | None = None
     along = [1] * x.rank
@@ -132,7 +183,7 @@ def _all_taps(
     rest = list(options)
     args: list[object] = []
     extra: dict[str, object] = {}
-    if kind in (_linear, _cubic):
+    if kind in _WEIGHTED:
         args.append(rest.pop(0))
         extra["dtype"] = torch.float64 if dtype is torch.float64 else torch.float32
     scales = [*rest, *([None] * count)][:count]
@@ -146,7 +197,7 @@ def _resize(kind: Kind) -> Callable[..., MaxTensor]:
     def lowering(
         self: MaxTensor, output_size: list[Size], *options: float | bool | None
     ) -> MaxTensor:
-        x = self if kind not in (_linear, _cubic) else promotion.opmath(self)
+        x = self if kind not in _WEIGHTED else promotion.opmath(self)
         dtype = promotion.dtype_of(self)
         # Rows before columns would cost more: the last dim grows first, as it is contiguous.
         for dim, size, taps in _all_taps(kind, self.shape, output_size, options, dtype):
@@ -205,6 +256,8 @@ def aten_col2im(
 
 
 _KINDS: dict[str, Kind] = {
+    "_upsample_bicubic2d_aa": _cubic_aa,
+    "_upsample_bilinear2d_aa": _linear_aa,
     "_upsample_nearest_exact1d": _nearest_exact,
     "_upsample_nearest_exact2d": _nearest_exact,
     "_upsample_nearest_exact3d": _nearest_exact,

@@ -95,6 +95,27 @@ def _places(start: Size, step: Size, length: Size, like: MaxTensor) -> MaxTensor
     return index + constants.scalar(start, torch.int64, like.device)
 
 
+def strided_positions(
+    tensor: MaxTensor, size: Sequence[Size], stride: Sequence[Size], storage_offset: Size | None
+) -> tuple[int, list[int], MaxTensor]:
+    """The element count of `tensor`, the static `size`, and the flat places that as_strided reads.
+
+    There is no storage in a MAX graph: `tensor` is taken as if it were contiguous and whole.
+    """
+    why = "as_strided"
+    sizes = [shapes.static_size(s, why) for s in size]
+    strides = [shapes.static_size(s, why) for s in stride]
+    offset = shapes.static_size(storage_offset or 0, why)
+    count = shapes.static_size(shapes.numel(tensor.shape), why)
+    last = offset + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
+    if 0 not in sizes and last >= count:
+        raise ValueError(f"as_strided reads element {last} of a tensor of {count} elements")
+    index = torch.tensor(offset)
+    for dim, (n, s) in enumerate(zip(sizes, strides, strict=True)):
+        index = index + (torch.arange(n) * s).reshape([-1] + [1] * (len(sizes) - 1 - dim))
+    return count, sizes, constants.constant(index.flatten(), torch.int64, tensor.device)
+
+
 def _outputs_of_split(tensor: MaxTensor, dim: int, call: CallInfo) -> list[MaxTensor | None]:
     dim = shapes.dim(dim, tensor.rank)
     parts: list[MaxTensor | None] = []
@@ -116,21 +137,9 @@ def aten_as_strided(
     stride: list[Size],
     storage_offset: Size | None = None,
 ) -> MaxTensor:
-    # There is no storage in a MAX graph: `self` is read as if it were contiguous and whole.
-    why = "as_strided"
-    sizes = [shapes.static_size(s, why) for s in size]
-    strides = [shapes.static_size(s, why) for s in stride]
-    offset = shapes.static_size(storage_offset or 0, why)
-    count = shapes.static_size(shapes.numel(self.shape), why)
+    count, sizes, positions = strided_positions(self, size, stride, storage_offset)
     if 0 in sizes:
         return constants.full(sizes, 0, promotion.dtype_of(self), self.device)
-    last = offset + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
-    if last >= count:
-        raise ValueError(f"as_strided reads element {last} of a tensor of {count} elements")
-    index = torch.tensor(offset)
-    for dim, (n, s) in enumerate(zip(sizes, strides, strict=True)):
-        index = index + (torch.arange(n) * s).reshape([-1] + [1] * (len(sizes) - 1 - dim))
-    positions = constants.constant(index.flatten(), torch.int64, self.device)
     return ops.reshape(take_dim(ops.reshape(self, [count]), 0, positions), sizes)
 
 

@@ -1,6 +1,7 @@
 from .attention import *
 from .creation import *
 from .grouped_matmul import *
+from .linalg import *
 from .matvec import *
 from .pointwise import *
 from .pointwise_binary import *
@@ -8,4 +9,5 @@ from .pooling import *
 from .reduction import *
 from .softmax import *
 from .sorting import *
+from .special import *
 from .windows import *

@@ -185,6 +185,30 @@ struct Expm1(ElementwiseUnaryOp):
             return x
 
 
+@extensibility.register("tmb_frexp_exponent")
+struct FrexpExponent(ElementwiseUnaryMixedOp):
+    @staticmethod
+    def elementwise[
+        dtype: DType, out_dtype: DType, width: SIMDLength
+    ](x: SIMD[dtype, width]) -> SIMD[out_dtype, width]:
+        var result = SIMD[out_dtype, width]()
+        comptime for i in range(width):
+            result[i] = math.exponent(x[i].cast[DType.float64]()).cast[out_dtype]()
+        return result
+
+
+@extensibility.register("tmb_frexp_mantissa")
+struct FrexpMantissa(ElementwiseUnaryOp):
+    @staticmethod
+    def elementwise[
+        dtype: DType, width: SIMDLength
+    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
+        var result = SIMD[dtype, width]()
+        comptime for i in range(width):
+            result[i] = math.mantissa(x[i].cast[DType.float64]()).cast[dtype]()
+        return result
+
+
 @extensibility.register("tmb_gelu")
 struct Gelu(ElementwiseUnaryOp):
     @staticmethod

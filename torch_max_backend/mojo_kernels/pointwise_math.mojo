@@ -557,3 +557,17 @@ def pow[
         r = (x.lt(0) & ~whole & ~isinf(x) & ~isinf(y)).select(nan[dtype](), r)
         r = odd.select(copysign(r, x), r)
         return (y.eq(0) | x.eq(1)).select(SIMD[dtype, width](1), r)
+
+
+@always_inline
+def exponent(x: Float64) -> Int32:
+    """Returns k such that x is m 2^k with 0.5 <= |m| < 1; 0 for 0, inf and NaN."""
+    if x == 0 or isnan(x) or isinf(x):
+        return 0
+    return external_call["ilogb", Int32](x) + 1
+
+
+@always_inline
+def mantissa(x: Float64) -> Float64:
+    """Returns the m of `exponent`; x itself for 0, inf and NaN."""
+    return external_call["scalbn", Float64](x, -exponent(x))

@@ -1,0 +1,78 @@
+"""One op call as a graph: traced as AOTAutograd would for inference, imported, ready for MAX.
+
+Rows (tests/ops) and PyTorch's own samples (tests/opinfo) both go this way, the product's own but
+for Dynamo and AOTAutograd, which keeps a call at some 20 ms beside its compile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import fx
+from torch._functorch._aot_autograd.functional_utils import (
+    from_fun,
+    has_data_mutation,
+    to_fun,
+)
+from torch._subclasses.functional_tensor import FunctionalTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from torch_max_backend.compiled_graph import CompiledGraph
+from torch_max_backend.engine import kernel_packages
+from torch_max_backend.folding import fold_constants
+from torch_max_backend.fx_importer import import_fx
+
+_EXCLUDE = torch._C._ExcludeDispatchKeyGuard
+_FUNCTIONALIZE = torch._C.DispatchKeySet(torch._C.DispatchKey.Functionalize)
+
+
+class OpCall:
+    """An op with its arguments, seen as a function of the tensors among them."""
+
+    def __init__(self, op: Callable[..., Any], args: Any, kwargs: Mapping[str, Any]) -> None:
+        self.op = op
+        self._leaves, self._spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
+        self._places = [i for i, x in enumerate(self._leaves) if isinstance(x, torch.Tensor)]
+        self.tensors = [self._leaves[i].detach() for i in self._places]
+
+    def __call__(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The op's tensors of `tensors` in place of the call's own."""
+        filled = list(self._leaves)
+        for place, tensor in zip(self._places, tensors, strict=True):
+            filled[place] = tensor
+        args, kwargs = pytree.tree_unflatten(filled, self._spec)
+        result = self.op(*args, **kwargs)
+        return [r for r in pytree.tree_leaves(result) if isinstance(r, torch.Tensor)]
+
+    def trace(self, table: Mapping[Any, Any]) -> tuple[fx.GraphModule, list[int]]:
+        """The functional ATen graph, and which inputs it changes.
+
+        Their new values are the graph's last outputs, as with AOTAutograd, whose own
+        functionalization this is.
+        """
+        changed: list[int] = []
+
+        def functional(tensors: list[torch.Tensor]) -> list[Any]:
+            with _EXCLUDE(_FUNCTIONALIZE), FunctionalTensorMode():
+                wrapped = [to_fun(tensor) for tensor in tensors]
+                results = self(wrapped)
+                changed[:] = [i for i, tensor in enumerate(wrapped) if has_data_mutation(tensor)]
+                return [from_fun(tensor) for tensor in (*results, *(wrapped[i] for i in changed))]
+
+        trace = make_fx(functional, decomposition_table=dict(table), tracing_mode="fake")
+        gm = trace(self.tensors)
+        gm.graph.eliminate_dead_code()
+        gm.recompile()
+        return gm, changed
+
+
+def graph_for_max(gm: fx.GraphModule) -> CompiledGraph:
+    """The graph as the engine takes it; `UnsupportedOpError` names every op without a lowering."""
+    return CompiledGraph(fold_constants(import_fx(gm)), _never, kernel_packages())
+
+
+def _never(args: list[Any]) -> list[Any]:
+    raise AssertionError("a tested graph must not run on PyTorch")

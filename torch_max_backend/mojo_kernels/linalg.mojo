@@ -1,0 +1,312 @@
+"""Factorisations of small dense matrices and solving with them, one matrix per task.
+
+LU with partial pivoting, Cholesky, Householder's QR, triangular systems; pivots, signs and `info` are LAPACK's. Plain
+loops: for what models do with matrices of some dozens of rows, not for large systems.
+"""
+
+import extensibility
+from extensibility import InputTensor, OutputTensor
+from max.algorithm import sync_parallelize
+from max.gpu.host import DeviceContext
+from std.math import sqrt
+
+
+@extensibility.register("tmb_lu_factor")
+struct LuFactor[pivot: Bool]:
+    """L below the diagonal and U above, the row that each row was swapped with, the first zero."""
+
+    @staticmethod
+    def execute[
+        target: StaticString
+    ](
+        lu: OutputTensor[rank=3, ...],
+        pivots: OutputTensor[dtype=DType.int32, rank=2, ...],
+        info: OutputTensor[dtype=DType.int32, rank=1, ...],
+        x: InputTensor[dtype=lu.dtype, rank=3, ...],
+        ctx: DeviceContext,
+    ) raises:
+        comptime T = lu.dtype
+        var m = x.dim_size(1)
+        var n = x.dim_size(2)
+        var k = min(m, n)
+        var xp = x.unsafe_ptr()
+        var ap = lu.unsafe_ptr()
+        var pp = pivots.unsafe_ptr()
+        var ip = info.unsafe_ptr()
+
+        @always_inline
+        def task(b: Int) {xp, ap, pp, ip, m, n, k}:
+            var a = ap.unsafe_offset(b * m * n)
+            var source = xp.unsafe_offset(b * m * n)
+            for i in range(m * n):
+                a[unsafe_offset=i] = source[unsafe_offset=i]
+            var zero = 0
+            for j in range(k):
+                var best = j
+                comptime if Self.pivot:
+                    for i in range(j + 1, m):
+                        if abs(a[unsafe_offset = i * n + j]) > abs(a[unsafe_offset = best * n + j]):
+                            best = i
+                pp[unsafe_offset = b * k + j] = Int32(best + 1)
+                var divisor = a[unsafe_offset = best * n + j]
+                if divisor == 0:
+                    if zero == 0:
+                        zero = j + 1
+                    continue
+                if best != j:
+                    for c in range(n):
+                        var held = a[unsafe_offset = j * n + c]
+                        a[unsafe_offset = j * n + c] = a[unsafe_offset = best * n + c]
+                        a[unsafe_offset = best * n + c] = held
+                for i in range(j + 1, m):
+                    var factor = a[unsafe_offset = i * n + j] / divisor
+                    a[unsafe_offset = i * n + j] = factor
+                    for c in range(j + 1, n):
+                        a[unsafe_offset = i * n + c] -= factor * a[unsafe_offset = j * n + c]
+            ip[unsafe_offset=b] = Int32(zero)
+
+        sync_parallelize(task, x.dim_size(0))
+
+
+@extensibility.register("tmb_permute_by_pivots")
+struct PermuteByPivots[inverse: Bool]:
+    """Rows swapped as the pivots of an LU factorisation say, or swapped back."""
+
+    @staticmethod
+    def execute[
+        target: StaticString
+    ](
+        output: OutputTensor[rank=3, ...],
+        x: InputTensor[dtype=output.dtype, rank=3, ...],
+        pivots: InputTensor[dtype=DType.int32, rank=2, ...],
+        ctx: DeviceContext,
+    ) raises:
+        var rows = x.dim_size(1)
+        var columns = x.dim_size(2)
+        var k = pivots.dim_size(1)
+        var xp = x.unsafe_ptr()
+        var yp = output.unsafe_ptr()
+        var pp = pivots.unsafe_ptr()
+
+        @always_inline
+        def task(b: Int) {xp, yp, pp, rows, columns, k}:
+            var y = yp.unsafe_offset(b * rows * columns)
+            var source = xp.unsafe_offset(b * rows * columns)
+            for i in range(rows * columns):
+                y[unsafe_offset=i] = source[unsafe_offset=i]
+            for step in range(k):
+                var i = step
+                comptime if Self.inverse:
+                    i = k - 1 - step
+                var other = Int(pp[unsafe_offset = b * k + i]) - 1
+                if other == i or other < 0 or other >= rows:
+                    continue
+                for c in range(columns):
+                    var held = y[unsafe_offset = i * columns + c]
+                    y[unsafe_offset = i * columns + c] = y[unsafe_offset = other * columns + c]
+                    y[unsafe_offset = other * columns + c] = held
+
+        sync_parallelize(task, x.dim_size(0))
+
+
+@extensibility.register("tmb_solve_triangular")
+struct SolveTriangular[upper: Bool, unit: Bool]:
+    """The X of A X = B, where A is triangular; its other half is not read."""
+
+    @staticmethod
+    def execute[
+        target: StaticString
+    ](
+        output: OutputTensor[rank=3, ...],
+        a: InputTensor[dtype=output.dtype, rank=3, ...],
+        right: InputTensor[dtype=output.dtype, rank=3, ...],
+        ctx: DeviceContext,
+    ) raises:
+        var n = right.dim_size(1)
+        var columns = right.dim_size(2)
+        var ap = a.unsafe_ptr()
+        var bp = right.unsafe_ptr()
+        var yp = output.unsafe_ptr()
+
+        @always_inline
+        def task(b: Int) {ap, bp, yp, n, columns}:
+            var m = ap.unsafe_offset(b * n * n)
+            var y = yp.unsafe_offset(b * n * columns)
+            var source = bp.unsafe_offset(b * n * columns)
+            for i in range(n * columns):
+                y[unsafe_offset=i] = source[unsafe_offset=i]
+            for step in range(n):
+                var i = step
+                comptime if Self.upper:
+                    i = n - 1 - step
+                comptime if not Self.unit:
+                    for c in range(columns):
+                        y[unsafe_offset = i * columns + c] /= m[unsafe_offset = i * n + i]
+                var first = i + 1
+                var last = n
+                comptime if Self.upper:
+                    first = 0
+                    last = i
+                for r in range(first, last):
+                    var factor = m[unsafe_offset = r * n + i]
+                    for c in range(columns):
+                        y[unsafe_offset = r * columns + c] -= (
+                            factor * y[unsafe_offset = i * columns + c]
+                        )
+
+        sync_parallelize(task, right.dim_size(0))
+
+
+@extensibility.register("tmb_cholesky")
+struct Cholesky:
+    """The lower factor of each matrix, of which only the lower half is read, and where it ends.
+
+    From a minor on that is not positive definite, the factor is left as the matrix was.
+    """
+
+    @staticmethod
+    def execute[
+        target: StaticString
+    ](
+        factor: OutputTensor[rank=3, ...],
+        info: OutputTensor[dtype=DType.int32, rank=1, ...],
+        x: InputTensor[dtype=factor.dtype, rank=3, ...],
+        ctx: DeviceContext,
+    ) raises:
+        comptime T = factor.dtype
+        var n = x.dim_size(1)
+        var xp = x.unsafe_ptr()
+        var yp = factor.unsafe_ptr()
+        var ip = info.unsafe_ptr()
+
+        @always_inline
+        def task(b: Int) {xp, yp, ip, n}:
+            var y = yp.unsafe_offset(b * n * n)
+            var source = xp.unsafe_offset(b * n * n)
+            for i in range(n):
+                for j in range(n):
+                    var value = source[unsafe_offset = i * n + j]
+                    y[unsafe_offset = i * n + j] = value if j <= i else Scalar[T](0)
+            ip[unsafe_offset=b] = 0
+            for j in range(n):
+                var total = y[unsafe_offset = j * n + j]
+                for c in range(j):
+                    var v = y[unsafe_offset = j * n + c]
+                    total -= v * v
+                if not (total > 0):
+                    ip[unsafe_offset=b] = Int32(j + 1)
+                    return
+                comptime if T.is_floating_point():
+                    total = sqrt(total)
+                y[unsafe_offset = j * n + j] = total
+                for i in range(j + 1, n):
+                    var sum = y[unsafe_offset = i * n + j]
+                    for c in range(j):
+                        sum -= y[unsafe_offset = i * n + c] * y[unsafe_offset = j * n + c]
+                    y[unsafe_offset = i * n + j] = sum / total
+
+        sync_parallelize(task, x.dim_size(0))
+
+
+@extensibility.register("tmb_geqrf")
+struct Geqrf:
+    """R above the diagonal, below it the reflectors (1, v) of Q, and their factors tau."""
+
+    @staticmethod
+    def execute[
+        target: StaticString
+    ](
+        output: OutputTensor[rank=3, ...],
+        tau: OutputTensor[dtype=output.dtype, rank=2, ...],
+        x: InputTensor[dtype=output.dtype, rank=3, ...],
+        ctx: DeviceContext,
+    ) raises:
+        comptime T = output.dtype
+        var m = x.dim_size(1)
+        var n = x.dim_size(2)
+        var k = min(m, n)
+        var xp = x.unsafe_ptr()
+        var ap = output.unsafe_ptr()
+        var tp = tau.unsafe_ptr()
+
+        @always_inline
+        def task(b: Int) {xp, ap, tp, m, n, k}:
+            var a = ap.unsafe_offset(b * m * n)
+            var source = xp.unsafe_offset(b * m * n)
+            for i in range(m * n):
+                a[unsafe_offset=i] = source[unsafe_offset=i]
+            for j in range(k):
+                var below = Scalar[T](0)
+                for i in range(j + 1, m):
+                    var v = a[unsafe_offset = i * n + j]
+                    below += v * v
+                if below == 0:
+                    tp[unsafe_offset = b * k + j] = 0
+                    continue
+                var alpha = a[unsafe_offset = j * n + j]
+                var norm = alpha * alpha + below
+                comptime if T.is_floating_point():
+                    norm = sqrt(norm)
+                var beta = norm if alpha < 0 else -norm
+                var factor = (beta - alpha) / beta
+                tp[unsafe_offset = b * k + j] = factor
+                for i in range(j + 1, m):
+                    a[unsafe_offset = i * n + j] /= alpha - beta
+                a[unsafe_offset = j * n + j] = beta
+                for c in range(j + 1, n):
+                    var dot = a[unsafe_offset = j * n + c]
+                    for i in range(j + 1, m):
+                        dot += a[unsafe_offset = i * n + j] * a[unsafe_offset = i * n + c]
+                    dot *= factor
+                    a[unsafe_offset = j * n + c] -= dot
+                    for i in range(j + 1, m):
+                        a[unsafe_offset = i * n + c] -= dot * a[unsafe_offset = i * n + j]
+
+        sync_parallelize(task, x.dim_size(0))
+
+
+@extensibility.register("tmb_apply_reflectors")
+struct ApplyReflectors[transpose: Bool]:
+    """Q C or Q' C, where Q is the product of the reflectors that geqrf leaves."""
+
+    @staticmethod
+    def execute[
+        target: StaticString
+    ](
+        output: OutputTensor[rank=3, ...],
+        reflectors: InputTensor[dtype=output.dtype, rank=3, ...],
+        tau: InputTensor[dtype=output.dtype, rank=2, ...],
+        right: InputTensor[dtype=output.dtype, rank=3, ...],
+        ctx: DeviceContext,
+    ) raises:
+        var m = right.dim_size(1)
+        var columns = right.dim_size(2)
+        var n = reflectors.dim_size(2)
+        var k = tau.dim_size(1)
+        var vp = reflectors.unsafe_ptr()
+        var tp = tau.unsafe_ptr()
+        var cp = right.unsafe_ptr()
+        var yp = output.unsafe_ptr()
+
+        @always_inline
+        def task(b: Int) {vp, tp, cp, yp, m, n, k, columns}:
+            var v = vp.unsafe_offset(b * m * n)
+            var y = yp.unsafe_offset(b * m * columns)
+            var source = cp.unsafe_offset(b * m * columns)
+            for i in range(m * columns):
+                y[unsafe_offset=i] = source[unsafe_offset=i]
+            for step in range(k):
+                var j = k - 1 - step
+                comptime if Self.transpose:
+                    j = step
+                var factor = tp[unsafe_offset = b * k + j]
+                for c in range(columns):
+                    var dot = y[unsafe_offset = j * columns + c]
+                    for i in range(j + 1, m):
+                        dot += v[unsafe_offset = i * n + j] * y[unsafe_offset = i * columns + c]
+                    dot *= factor
+                    y[unsafe_offset = j * columns + c] -= dot
+                    for i in range(j + 1, m):
+                        y[unsafe_offset = i * columns + c] -= dot * v[unsafe_offset = i * n + j]
+
+        sync_parallelize(task, right.dim_size(0))
