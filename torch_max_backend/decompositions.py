@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest import mock
 
 import torch
 from torch._decomp import decompositions as torchs
@@ -96,8 +95,11 @@ def rnn_dropout() -> Iterator[None]:
                 x = torch.dropout(x, dropout, train=True)
         return (x.transpose(0, 1) if batch_first else x), hiddens
 
-    with mock.patch.object(torchs, "_rnn_helper", helper):
+    torchs._rnn_helper = helper
+    try:
         yield
+    finally:
+        torchs._rnn_helper = whole
 
 
 def segment_reduce(
@@ -134,28 +136,7 @@ def segment_reduce(
     return torch.where(lengths > 0, result / lengths, empty)
 
 
-def trilinear(
-    i1: torch.Tensor,
-    i2: torch.Tensor,
-    i3: torch.Tensor,
-    expand1: list[int],
-    expand2: list[int],
-    expand3: list[int],
-    sumdim: list[int],
-    unroll_dim: int = 1,
-) -> torch.Tensor:
-    """The product of three tensors, summed: what `torch.nn.functional.bilinear` is made of."""
-    factors = []
-    for tensor, expanded in ((i1, expand1), (i2, expand2), (i3, expand3)):
-        for dim in sorted(expanded):
-            tensor = tensor.unsqueeze(dim)
-        factors.append(tensor)
-    product = factors[0] * factors[1] * factors[2]
-    return product.sum(sumdim) if sumdim else product
-
-
 DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
-    aten._trilinear.default: trilinear,
     aten.embedding_renorm.default: embedding_renorm,
     aten.native_dropout.default: native_dropout,
     inductor_prims.fma: fma,
