@@ -9,6 +9,7 @@ entry is passed over and AOTAutograd traces again.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -24,6 +25,7 @@ from torch._functorch._aot_autograd.schemas import (
     SerializableAOTDispatchCompiler,
 )
 from torch._guards import TracingContext
+from torch._inductor import codecache
 from torch._inductor.output_code import OutputCode
 
 from torch_max_backend import artifacts, fingerprint
@@ -163,6 +165,24 @@ def direct_call(
 
 
 @contextlib.contextmanager
+def _without_inductors_backends() -> Iterator[None]:
+    """AOTAutograd's key names inductor's code generators: a second of imports that we never use."""
+    register, passes = codecache.init_backend_registration, codecache.custom_backend_passes
+    codecache.init_backend_registration = _no_backends
+    codecache.custom_backend_passes = {}
+    try:
+        yield
+    finally:
+        codecache.init_backend_registration = register
+        codecache.custom_backend_passes = passes
+
+
+@functools.cache
+def _no_backends() -> None:
+    """In place of inductor's registration."""
+
+
+@contextlib.contextmanager
 def keyed(kernels: Sequence[Path], options: object) -> Iterator[list[OutputCode]]:
     """Inside, AOTAutograd's keys hold everything of ours that decides its graphs.
 
@@ -174,6 +194,7 @@ def keyed(kernels: Sequence[Path], options: object) -> Iterator[list[OutputCode]
         torch.compiler.config.patch(cache_key_tag=tag),  # type: ignore[attr-defined]
         # "Bundled": the entry holds the graphs themselves, not keys of inductor's cache.
         functorch_config.patch(bundled_autograd_cache=True),
+        _without_inductors_backends(),
     ):
         token = _MADE.set([])
         try:

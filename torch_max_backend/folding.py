@@ -59,13 +59,9 @@ def fold_constants(program: Program) -> Program:
 def _constant_calls(program: Program) -> dict[str, Call]:
     constant: dict[str, Call] = {}
     for call in program.calls:
-        foreign = False
-
-        def look(ref: Ref) -> None:
-            nonlocal foreign
-            foreign |= ref.name not in constant or ref.index is not None
-
-        map_refs((call.args, call.kwargs), look)
+        read: list[Ref] = []
+        map_refs((call.args, call.kwargs), read.append)
+        foreign = any(ref.name not in constant or ref.index is not None for ref in read)
         symbolic = _has_symbol((call.args, call.kwargs)) or any(
             spec is None or not all(isinstance(size, int) for size in spec.shape)
             for spec in call.outputs
