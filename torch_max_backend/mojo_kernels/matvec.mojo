@@ -10,10 +10,14 @@ from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from std.sys.info import simd_width_of
 
-from .lines import task_count, wide
+from .lines import wide
 
 comptime TOGETHER = 4
 """Rows of the weight in flight: enough sums to hide the latency of an addition."""
+
+
+comptime GRAIN = 128 * 1024
+"""Weights of a task: reading fewer costs less than waking another thread."""
 
 
 @extensibility.register("tmb_matvec")
@@ -38,7 +42,7 @@ struct MatVec:
         var wp = weight.unsafe_ptr()
         var yp = output.unsafe_ptr()
         var blocks = (n + TOGETHER - 1) // TOGETHER
-        var tasks = task_count(blocks, TOGETHER * k)
+        var tasks = max(1, min(blocks, min(64, n * k // GRAIN)))
 
         @always_inline
         def work(t: Int) {xp, wp, yp, n, k, blocks, tasks}:
