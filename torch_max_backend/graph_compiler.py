@@ -24,6 +24,7 @@ from torch_max_backend.runtime import BoxedCall
 from torch_max_backend.weights import pack_weights
 
 Runnable = CompiledGraph | PartitionedGraph
+aten = torch.ops.aten
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,14 @@ def _static_inputs(gm: fx.GraphModule, kind: Kind) -> frozenset[str]:
 
 
 def _eager(gm: fx.GraphModule) -> BoxedCall:
-    """PyTorch's own way to run the graph."""
+    """PyTorch's own way to run the graph. Made at the first call: most graphs never need it."""
+    ready = False
 
     def run(args: list[Any]) -> list[Any]:
+        nonlocal ready
+        if not ready:
+            _reshape_views(gm)
+            ready = True
         with torch.no_grad():
             results = list(gm(*args))
         args.clear()
@@ -137,6 +143,19 @@ def _then_compile(eager: BoxedCall) -> BoxedCall:
         return results
 
     return run
+
+
+def _reshape_views(gm: fx.GraphModule) -> None:
+    """Let the graph run whatever strides PyTorch's kernels give.
+
+    A `view` was traced where the strides allowed it, but some kernels lay out their result in
+    another way than their fake does (batch norm of a transposed tensor).
+    """
+    for module in gm.modules():
+        if isinstance(module, fx.GraphModule):
+            for node in module.graph.find_nodes(op="call_function", target=aten.view.default):
+                node.target = aten.reshape.default
+            module.recompile()
 
 
 def _culprits(gm: fx.GraphModule, error: MaxCompilerError) -> dict[str, str]:

@@ -59,6 +59,15 @@ def trained_through_a_factorisation(x: torch.Tensor) -> torch.Tensor:
     return (factor @ W).tanh().square().mean()
 
 
+NORM = torch.nn.BatchNorm1d(4).eval().requires_grad_(False)
+
+
+@TABLE.add(lambda: torch.randn(3, 5, 4))
+def other_strides_than_traced(x: torch.Tensor) -> torch.Tensor:
+    # PyTorch's kernel lays out its result in another way than its fake: a view is not one then.
+    return NORM(x.transpose(1, 2)).transpose(1, 2).reshape(-1, 4).tanh()
+
+
 @TABLE.add(lambda: torch.randn(6, 4), dynamic=True)
 def sizes_cross_the_border(x: torch.Tensor) -> torch.Tensor:
     y = (x @ W).tanh()
