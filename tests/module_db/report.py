@@ -45,8 +45,8 @@ def page(modules: Mapping[str, Mapping[str, Any]], limit: int, lower_only: bool)
     lines = [
         "# PyTorch's modules on MAX",
         "",
-        "Written by `python -m tests.module_db --output docs`. Every entry of `module_db` in float32",
-        f"on CPU, {how}{spread}.",
+        "Written by `python -m tests.module_db --output docs`. Every entry of `module_db` in",
+        f"float32 on CPU, {how}{spread}.",
         "A module is `ok` if all its samples are; `unsupported` names the first reason.",
         "",
         f"{ran} modules: {counts[OK]} ok ({100 * counts[OK] / max(ran, 1):.1f} %), "

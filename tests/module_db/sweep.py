@@ -1,6 +1,6 @@
 """Runs the samples of PyTorch's ModuleInfo entries on MAX, forward and backward, against eager.
 
-A sample goes through AOTAutograd as a compiled module does. All of it must run on MAX but for random
+A sample goes through AOTAutograd as a compiled module does. All of it must run on MAX but random
 numbers; one node that MAX cannot run makes it `unsupported`, with the reason. The graphs of many
 samples are compiled as one Module.
 """
