@@ -66,14 +66,16 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def cases() -> dict[str, Case]:
-    """All of them in one Module: their first calls run on PyTorch, the others on MAX."""
+def cases(request: pytest.FixtureRequest) -> dict[str, Case]:
+    """All that run, in one Module: their first calls run on PyTorch, the others on MAX."""
+    mine = [item for item in request.session.items if item.module is request.module]  # type: ignore[attr-defined]
+    wanted = {item.callspec.params["name"] for item in mine}  # type: ignore[attr-defined]
     torch._dynamo.reset()
     # Otherwise PyTorch takes a size of 1 for a case of its own.
     with shape_config.patch(backed_size_oblivious=True), compile_together():
-        for case in CASES:
+        for case in (case for case in CASES if case.name in wanted):
             torch.manual_seed(0)
-            case.model = Gpt(layers=2).train(case.training)
+            case.model = Gpt(layers=1).train(case.training)
             # Code of its own: Dynamo keeps what it compiled, and which sizes it saw, by code.
             code = case.function.__code__.replace(co_name=case.name)
             function = FunctionType(code, globals())
@@ -81,8 +83,7 @@ def cases() -> dict[str, Case]:
             reset_compile_stats()
             for shape in case.shapes[: case.first]:
                 case.call(case.compiled, case.model, shape)
-            directions = 2 if case.training else 1
-            assert compile_stats()["graphs"] == case.first * directions, case.name
+            assert compile_stats()["recompiles"] == case.first - 1, case.name
     return {case.name: case for case in CASES}
 
 
