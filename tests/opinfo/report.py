@@ -76,20 +76,19 @@ def kind(verdict: Verdict) -> str:
 
 def page(results: Mapping[str, Mapping[str, Verdict]], limit: int) -> str:
     """docs/op_coverage.md."""
-    taken = (
-        f"At most {limit} samples of an entry were run, spread evenly over all that it has; the "
-        "column says how many of how many."
-        if limit
-        else "All samples were run."
-    )
     lines = [
         "# PyTorch's OpInfo database on MAX",
         "",
         "Written by `python -m tests.opinfo --output docs`. Every entry of PyTorch's test database",
         "(`op_db`) with its own samples on CPU, traced as for inference, lowered to MAX whole (no",
         "node on PyTorch), compiled, run and compared with eager in values, dtype and shape. An",
-        f"entry is `ok` if every sample that was run is. {taken} Entries whose samples give no",
-        "tensor, or that the dtype does not have, are not counted.",
+        "entry is `ok` if every sample that was run is. Entries whose samples give no tensor, or",
+        "that have none at a dtype, are not counted.",
+        "",
+        f"**At most {limit} samples of an entry were run**, spread evenly over all that it has; the"
+        if limit
+        else "**All samples were run**; the",
+        "column `samples` says how many of how many.",
         "",
         "| dtype | entries | ok | unsupported | wrong | ok % | samples run | of |",
         "|---|---|---|---|---|---|---|---|",

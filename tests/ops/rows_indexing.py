@@ -187,4 +187,7 @@ ROWS = [
         (t(2, 5, 3), "mean"),
         {"offsets": t(values=[[0, 2, 5], [0, 0, 4]], dtype=torch.int64), "axis": 1},
     ),
+    OpCase(aten.take.default, (t(3, 4), t(values=-2, dtype=torch.int64))),
+    OpCase(aten.take.default, (t(), t(values=0, dtype=torch.int64))),
+    OpCase(aten.take.default, (t(3), t(0, 2, dtype=torch.int64))),
 ]

@@ -465,3 +465,14 @@ def _neutral(reduce: str, dtype: torch.dtype) -> Scalar:
         limits = torch.iinfo(dtype)
         return limits.min if reduce == "amax" else limits.max
     return 1 if reduce == "prod" else 0
+
+
+# take(Tensor self, Tensor index) -> Tensor
+@map_to(aten.take.default)
+def aten_take(self: MaxTensor, index: MaxTensor) -> MaxTensor:
+    # PyTorch's decomposition reads the value of an index of rank 0.
+    if 0 in shapes.sizes(index):
+        return constants.full(index.shape, 0, promotion.dtype_of(self), self.device)
+    flat = _line(self)
+    position = _not_negative(_line(index), shapes.size(flat.shape[0]))
+    return ops.reshape(take_dim(flat, 0, position), index.shape)

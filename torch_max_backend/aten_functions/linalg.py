@@ -110,7 +110,18 @@ def _cholesky(self: MaxTensor, upper: bool) -> tuple[MaxTensor, MaxTensor]:
 # cholesky(Tensor self, bool upper=False) -> Tensor
 @map_to(aten.cholesky)
 def aten_cholesky(self: MaxTensor, upper: bool = False) -> MaxTensor:
-    return self if _is_empty(self) else _cholesky(self, upper)[0]
+    if _is_empty(self):
+        return self
+    factor, info = _cholesky(self, upper)
+    # PyTorch raises where the matrix is not positive definite; a graph cannot, so it is all NaN.
+    good = ops.equal(info, constants.scalar(0, torch.int32, self.device))
+    shape = [*info.shape, 1, 1]
+    nan = constants.scalar(float("nan"), promotion.dtype_of(self), self.device)
+    return ops.where(
+        shapes.broadcast_to(reshape(good, shape), self.shape),
+        factor,
+        shapes.broadcast_to(nan, self.shape),
+    )
 
 
 # cholesky_inverse(Tensor self, bool upper=False) -> Tensor
