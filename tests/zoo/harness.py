@@ -8,12 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 import torch
 from torch._dynamo.utils import counters
 
 from tests.zoo.spec import Architecture
 from torch_max_backend import compile_stats, compile_together, graph_compiler, max_backend
+from torch_max_backend.engine import ENGINE
 from torch_max_backend.errors import FallbackWarning
 
 
@@ -63,6 +65,17 @@ def run(architectures: Sequence[Architecture], *, training: bool = False) -> lis
             case.result.together, case.result.seconds = len(cases), seconds
             compare(case)
     return [case.result for case in cases]
+
+
+def trace(architectures: Sequence[Architecture], *, training: bool = False) -> Iterator[Result]:
+    """Trace and lower, but compile nothing: what would run where, in seconds."""
+    with mock.patch.object(ENGINE, "flush"), many_models(), compile_together():
+        for architecture in architectures:
+            case = make_case(architecture, training)
+            count(case)
+            ENGINE._pending.clear()
+            torch._dynamo.reset()
+            yield case.result
 
 
 def compare(case: Case) -> None:

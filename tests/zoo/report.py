@@ -19,7 +19,8 @@ on where it stopped.
 - *error*: the largest absolute difference of any output (training: of the loss and any gradient),
   relative to the largest absolute value of that output.
 - *compile*: seconds of MAX's compiler for the whole batch, over the number of architectures
-  that were compiled in it as one Module (2 cores, shared with other work).
+  that were compiled in it as one Module (2 cores, shared with other work). A dash: traced and
+  lowered (`python -m tests.zoo --trace`), not compiled.
 """
 
 
@@ -33,9 +34,13 @@ def line(result: Mapping[str, Any]) -> str:
     return (
         f"{result['name']} {result['step']}: {result['on_max']} on MAX, "
         f"{result['on_torch']} on PyTorch, {len(result['graph_breaks'])} breaks, "
-        f"error {result['error']:.1e}, {result['seconds']:.0f} s for {result['together']}"
+        f"error {_error(result)}, {result['seconds']:.0f} s for {result['together']}"
         + (f", compiled {result['compiled_again']} again" if result["compiled_again"] else "")
     )
+
+
+def _error(result: Mapping[str, Any]) -> str:
+    return "—" if result["error"] is None else f"{result['error']:.1e}"
 
 
 def page(results: Sequence[Mapping[str, Any]]) -> str:
@@ -50,11 +55,13 @@ def page(results: Sequence[Mapping[str, Any]]) -> str:
 
 def _summary(rows: Sequence[Mapping[str, Any]]) -> str:
     right = sum(map(is_right, rows))
+    compared = sum(r["error"] is not None for r in rows)
     whole = sum(r["on_torch"] == 0 for r in rows)
     unbroken = sum(not r["graph_breaks"] for r in rows)
     return (
-        f"{right} of {len(rows)} as eager PyTorch to {TOLERANCE:g}; {whole} "
-        f"({whole / len(rows):.0%}) with every node on MAX; {unbroken} without a graph break.\n"
+        f"{len(rows)} architectures traced and lowered: {whole} ({whole / len(rows):.0%}) with "
+        f"every node on MAX, {unbroken} without a graph break. {compared} of them compiled and "
+        f"compared: {right} as eager PyTorch to {TOLERANCE:g}.\n"
     )
 
 
@@ -64,11 +71,9 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         "|---|---|---|---|---|---|---|",
     ]
     for r in rows:
-        error = "—" if r["error"] is None else f"{r['error']:.1e}"
+        compiled = f"{r['seconds']:.0f} s / {r['together']}" if r["together"] else "—"
         cells = [r["family"], r["name"], r["on_max"], r["on_torch"], len(r["graph_breaks"])]
-        lines.append(
-            f"| {' | '.join(map(str, cells))} | {error} | {r['seconds']:.0f} s / {r['together']} |"
-        )
+        lines.append(f"| {' | '.join(map(str, cells))} | {_error(r)} | {compiled} |")
     return [*lines, ""]
 
 
