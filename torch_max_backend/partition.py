@@ -94,16 +94,46 @@ def _random_op(node: fx.Node) -> tuple[OpOverload, int] | None:
 
 
 def _describe_drawn(gm: fx.GraphModule) -> None:
-    """Tell what the nodes of checkpointing draw: AOTAutograd adds them without a `meta["val"]`."""
-    for node in gm.graph.nodes:
+    """Tell what the nodes of checkpointing draw: AOTAutograd adds them without a `meta["val"]`.
+
+    It also adds them around attention, which draws nothing unless it drops out: that is undone.
+    """
+    for node in list(gm.graph.nodes):
         random = _random_op(node)
         if random is None or node.target not in _WITH_RNG_STATE:
             continue
         op, start = random
+        if not on_torch.is_random(op):
+            _without_rng_state(gm, node, op, start)
+            continue
         args, kwargs = fx.map_arg((node.args[start:], node.kwargs), lambda n: n.meta["val"])
         with detect_fake_mode((args, kwargs)) or FakeTensorMode():
             drawn = op(*args, **kwargs)
         node.meta["val"] = (None, drawn) if node.target is run_and_save_rng_state else drawn
+
+
+def _without_rng_state(gm: fx.GraphModule, node: fx.Node, op: OpOverload, start: int) -> None:
+    with gm.graph.inserting_before(node):
+        plain = gm.graph.call_function(op, node.args[start:], node.kwargs)
+        plain.meta = dict(node.meta)
+    args, kwargs = fx.map_arg((plain.args, plain.kwargs), lambda n: n.meta["val"])
+    with detect_fake_mode((args, kwargs)) or FakeTensorMode():
+        plain.meta["val"] = op(*args, **kwargs)
+        state = torch.empty([1], dtype=torch.uint8)
+    if node.target is run_and_save_rng_state:
+        for user in list(node.users):  # getitem: the state, which nobody will look at, or the rest
+            if user.args[1] == 1:
+                user.replace_all_uses_with(plain)
+            else:
+                user.target, user.args = aten.empty.memory_format, ([1],)
+                user.kwargs = {"dtype": torch.uint8}
+                user.meta["val"] = state
+        for user in list(node.users):
+            gm.graph.erase_node(user)
+    else:
+        node.replace_all_uses_with(plain)
+    gm.graph.erase_node(node)
+    gm.recompile()
 
 
 def _reason(node: fx.Node) -> str | None:
@@ -203,9 +233,11 @@ def _hand_symbols_on(gm: fx.GraphModule) -> None:
         with gm.graph.inserting_after(placeholders[-1]):
             read = gm.graph.call_function(aten.sym_size.int, (node, i))
         read.meta["val"] = value
+    # These are read in a phase before all others, which must not wait for itself.
+    tellers = {node.args[0] for node in gm.graph.nodes if _reads_size(node)}
     for node in gm.graph.nodes:
         value = node.meta.get("val")
-        if value is not None and free_symbols(value) <= known:
+        if node not in tellers and value is not None and free_symbols(value) <= known:
             node.meta["example_value"] = value
 
 
@@ -269,7 +301,14 @@ def _phases(gm: fx.GraphModule, outside: set[str]) -> dict[fx.Node, int]:
             readers = node.all_input_nodes[0].users
             phase = max(phases.get(reader, 0) for reader in (*readers, *node.all_input_nodes))
         phases[node] = phase
+    if any(map(_reads_size, phases)):
+        return {node: 0 if _reads_size(node) else phase + 2 for node, phase in phases.items()}
     return phases
+
+
+def _reads_size(node: fx.Node) -> bool:
+    """Whether the node reads a size of one of the graph's arguments."""
+    return node.target is aten.sym_size.int and node.all_input_nodes[0].op == "placeholder"
 
 
 def _small_islands(phases: Mapping[fx.Node, int], outside: set[str]) -> set[str]:
