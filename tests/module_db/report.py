@@ -33,20 +33,20 @@ def totals(modules: Mapping[str, Mapping[str, Any]]) -> str:
 def page(modules: Mapping[str, Mapping[str, Any]], limit: int, lower_only: bool) -> str:
     """docs/module_coverage.md."""
     how = (
-        "lowered to MAX, forward and backward in one graph, but not compiled: `ok` says that no"
-        " node would run on PyTorch, nothing of values"
+        "lowered to MAX\nbut not compiled: `ok` says that nothing but random numbers would run "
+        "on PyTorch, and nothing of values"
         if lower_only
-        else "run on MAX whole, forward and backward in one graph, and compared with eager: "
-        "results, gradients of parameters and inputs, buffers"
+        else "run on MAX and compared with eager: results, gradients of parameters and inputs,\n"
+        "buffers"
     )
-    spread = f", at most {limit} samples of a mode, spread over all" if limit else ""
+    spread = f" At most {limit} samples of a mode, spread over all." if limit else ""
     counts = Counter(module["status"] for module in modules.values())
     ran = sum(counts[status] for status in (OK, UNSUPPORTED, WRONG))
     lines = [
         "# PyTorch's modules on MAX",
         "",
         "Written by `python -m tests.module_db --output docs`. Every entry of `module_db` in",
-        f"float32 on CPU, {how}{spread}.",
+        f"float32 on CPU, forward and backward, {how}.{spread}",
         "A module is `ok` if all its samples are; `unsupported` names the first reason.",
         "",
         f"{ran} modules: {counts[OK]} ok ({100 * counts[OK] / max(ran, 1):.1f} %), "
