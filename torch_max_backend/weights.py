@@ -43,6 +43,15 @@ _LIBRARY.define("matvec(Tensor self, Tensor weight) -> Tensor")
 packed_mm = torch.ops.torch_max_backend.packed_mm
 matvec = torch.ops.torch_max_backend.matvec
 
+
+def _matvec(self: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """PyTorch's own way; `nn.Linear` stores a weight as [out, in]."""
+    return self @ weight.t()
+
+
+_LIBRARY.impl("matvec", _matvec, "CPU")
+_LIBRARY.impl("matvec", _matvec, "Meta")
+
 aten = torch.ops.aten
 FLOAT_BYTES = 4
 

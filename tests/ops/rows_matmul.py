@@ -5,6 +5,7 @@ import math
 import torch
 
 from tests.ops.cases import FLOATS, HALF, INTS, OpCase, t
+from torch_max_backend.weights import matvec
 
 aten = torch.ops.aten
 NUMBERS = [*FLOATS, *INTS]
@@ -86,5 +87,9 @@ ROWS = [
     OpCase(aten.mv.default, (_m(3, 4), _m(4)), dtypes=SOME),
     OpCase(aten.mv.default, (_m(3, 0), _m(0))),
     OpCase(aten.vdot.default, (_m(7), _m(7)), dtypes=FLOATS),
+    OpCase(matvec.default, (_m(1, 300), _m(70, 300)), dtypes=[torch.float32, *HALF]).within(
+        0.5, 2e-2
+    ),
+    OpCase(matvec.default, (_m(1, 5), _m(3, 5))),
     OpCase(torch.nn.functional.bilinear, (_m(3, 4), _m(3, 5), _m(2, 4, 5), _m(2))),
 ]

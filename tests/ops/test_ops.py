@@ -31,13 +31,16 @@ ROWS = _tables()
 COSTLY = {
     "activation": 2,
     "creation": 2,
+    "gradient": 4,
+    "linalg": 5,
     "pointwise_binary": 2,
     "pointwise_unary": 2,
     "pooling": 2,
     "reduction": 2,
     "resize": 4,
+    "special": 3,
 }
-"""Tables with many ops whose rows compile for 4 to 11 s each: the default run takes one op in N."""
+"""Tables whose rows compile for 4 s and more each: the default run takes one op in N."""
 
 
 def _default_rows() -> set[str]:

@@ -132,6 +132,9 @@ CASES = [
     ),
 ]
 
+DEFAULT, SLOW = CASES[::2], CASES[1::2]
+"""Two Modules; a case compiles for 6 s, so the default run takes every other one."""
+
 _GRAPHS: dict[str, CompiledGraph | Exception] = {}
 
 
@@ -149,12 +152,10 @@ def _never(args: list[Any]) -> list[Any]:
     raise AssertionError("a row must not run on PyTorch")
 
 
-def _graphs() -> dict[str, CompiledGraph | Exception]:
+def _compile(cases: Sequence[Case]) -> None:
     """Every case, traced with symbolic sizes, as one Module."""
-    if _GRAPHS:
-        return _GRAPHS
     table = decomposition_table()
-    for case in CASES:
+    for case in cases:
         try:
             traced = make_fx(
                 lambda *a, f=case.function: [f(*a)],
@@ -168,12 +169,17 @@ def _graphs() -> dict[str, CompiledGraph | Exception]:
         except Exception as error:
             _GRAPHS[case.name] = error
     ENGINE.flush()
-    return _GRAPHS
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [*DEFAULT, *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW)],
+    ids=lambda case: case.name,
+)
 def test_symbolic(case: Case) -> None:
-    graph = _graphs()[case.name]
+    if case.name not in _GRAPHS:
+        _compile(DEFAULT if case in DEFAULT else SLOW)
+    graph = _GRAPHS[case.name]
     if isinstance(graph, Exception):
         raise graph
     if graph.error is not None:
