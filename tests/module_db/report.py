@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.module_db.sweep import OK, UNSUPPORTED, WRONG, Sample
+from tests.module_db.sweep import Sample
+from tests.testing.samples import OK, SKIPPED, UNSUPPORTED, WRONG
 
 
 def by_module(samples: Sequence[Sample]) -> dict[str, dict[str, Any]]:
@@ -19,7 +20,7 @@ def by_module(samples: Sequence[Sample]) -> dict[str, dict[str, Any]]:
 
 def _verdict(samples: Sequence[Sample]) -> dict[str, Any]:
     counts = Counter(str(sample.status) for sample in samples)
-    worst = next((s for s in (WRONG, UNSUPPORTED, OK) if counts[s]), "skipped")
+    worst = next((s for s in (WRONG, UNSUPPORTED, OK) if counts[s]), SKIPPED)
     reason = next((s.reason for s in samples if s.status == worst and s.reason), "")
     return {"status": worst, "samples": dict(counts), "reason": reason}
 
@@ -27,7 +28,7 @@ def _verdict(samples: Sequence[Sample]) -> dict[str, Any]:
 def totals(modules: Mapping[str, Mapping[str, Any]]) -> str:
     """One line: how many modules of each status."""
     counts = Counter(module["status"] for module in modules.values())
-    return ", ".join(f"{counts[status]} {status}" for status in (OK, UNSUPPORTED, WRONG, "skipped"))
+    return ", ".join(f"{counts[status]} {status}" for status in (OK, UNSUPPORTED, WRONG, SKIPPED))
 
 
 def page(modules: Mapping[str, Mapping[str, Any]], limit: int, lower_only: bool) -> str:

@@ -20,6 +20,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.testing._internal.common_modules import ModuleInfo, ModuleInput, module_db
 from torch.utils import _pytree as pytree
 
+from tests.testing.samples import OK, SKIPPED, UNSUPPORTED, WRONG, first_line, spread
 from torch_max_backend import flags
 from torch_max_backend.compiled_graph import Kind
 from torch_max_backend.decompositions import rnn_dropout
@@ -29,7 +30,6 @@ from torch_max_backend.graph_compiler import GraphCompiler
 from torch_max_backend.registry import decomposition_table
 
 TOLERANCE = (1e-4, 1e-4)
-OK, WRONG, UNSUPPORTED = "ok", "wrong", "unsupported"
 
 
 def entries(pattern: str = "") -> list[ModuleInfo]:
@@ -68,7 +68,7 @@ class Sample:
             self._read(module, call)
             self._run(self.function)
         except Exception as error:  # a sample that eager itself refuses tells nothing of us
-            self.status, self.reason = "skipped", f"eager: {_first_line(error)}"
+            self.status, self.reason = SKIPPED, f"eager: {first_line(error)}"
             return
         graphs = GraphCompiler(flags.Options(), kernel_packages(), False, False)
         self.compiled = aot_function(
@@ -83,9 +83,9 @@ class Sample:
             with rnn_dropout(), functorch_config.patch(force_non_lazy_backward_lowering=True):
                 self._run(self.compiled)
         except MaxCompilerError as error:
-            self._unsupported(_first_line(error.__cause__ or error))
+            self._unsupported(first_line(error.__cause__ or error))
         except Exception as error:
-            self._unsupported(f"cannot be traced: {type(error).__name__}: {_first_line(error)}")
+            self._unsupported(f"cannot be traced: {type(error).__name__}: {first_line(error)}")
 
     def _read(self, module: torch.nn.Module, call: Any) -> None:
         """Make `function`, which takes parameters, buffers and arguments as one list of tensors."""
@@ -142,7 +142,7 @@ class Sample:
             return
         islands = [part for graph in self.graphs for part in getattr(graph, "islands", [graph])]
         if error := next((part.error for part in islands if part.error is not None), None):
-            self._unsupported(f"MAX's compiler: {_first_line(error)}")
+            self._unsupported(f"MAX's compiler: {first_line(error)}")
             return
         try:
             actual, expected = self._run(self.compiled), self._run(self.function)
@@ -150,7 +150,7 @@ class Sample:
                 atol, rtol = TOLERANCE if want.is_floating_point() else (0, 0)
                 torch.testing.assert_close(got, want, atol=atol, rtol=rtol, equal_nan=True)
         except Exception as error:
-            self.status, self.reason = WRONG, _first_line(error)
+            self.status, self.reason = WRONG, first_line(error)
         else:
             self.status = OK
 
@@ -161,10 +161,6 @@ class Sample:
 def _weighed(tensor: torch.Tensor) -> torch.Tensor:
     flat = tensor.reshape(-1)
     return (flat * torch.linspace(0.5, 1.5, flat.shape[0], dtype=tensor.dtype)).sum()
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]
 
 
 def samples(info: ModuleInfo, limit: int) -> Iterator[Sample]:
@@ -178,8 +174,7 @@ def samples(info: ModuleInfo, limit: int) -> Iterator[Sample]:
                 info, device="cpu", dtype=torch.float32, requires_grad=True, training=training
             )
         )
-        step = max(1, -(-len(found) // limit)) if limit else 1
-        for sample in found[::step]:
+        for sample in spread(found, limit):
             yield Sample(info, sample, training)
 
 

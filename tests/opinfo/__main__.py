@@ -35,7 +35,6 @@ def main() -> None:
     )
     parser.add_argument("--limit", type=int, default=0, help="samples of an entry; 0 for all")
     parser.add_argument("--chunk", type=int, default=150, help="samples of one Module")
-    parser.add_argument("--share", type=int, default=8, help="samples of one graph")
     parser.add_argument("--lower-only", action="store_true", help="neither compile nor run")
     parser.add_argument("--retry", action="store_true", help="again what was not ok or lowered")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no Module after these")
@@ -65,7 +64,7 @@ def main() -> None:
                 if time.monotonic() > end:
                     break
                 start = time.monotonic()
-                sweep.run(waiting, lower_only=args.lower_only, share=args.share)
+                sweep.run(waiting, lower_only=args.lower_only)
                 done.update(report.by_entry(waiting))
                 args.state.write_text(json.dumps(results, indent=1, sort_keys=True))
                 seconds = time.monotonic() - start

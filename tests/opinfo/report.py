@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tests.testing.samples import LOWERED, OK, SKIPPED, UNSUPPORTED, WRONG
 from torch_max_backend import on_torch
 
 if TYPE_CHECKING:  # it imports the database, which takes seconds; the page is read without it
     from tests.opinfo.sweep import Sample
 
-OK, WRONG, UNSUPPORTED, SKIPPED, LOWERED = "ok", "wrong", "unsupported", "skipped", "lowered"
 VALUES = "the trace depends on values of its tensors"
 ERRORS = "it raises an error that depends on values"
 

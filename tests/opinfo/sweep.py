@@ -2,12 +2,12 @@
 
 A sample is traced as AOTAutograd would trace it for inference (functional, our decompositions), and
 must then run on MAX whole: one node that MAX cannot run makes it `unsupported`, with the reason.
-Samples with equal graphs share one compile.
+Samples with equal graphs are lowered once and, by the engine, compiled once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,9 +20,18 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
-from tests.opinfo.group import Group
-from tests.opinfo.report import ERRORS, LOWERED, OK, SKIPPED, UNSUPPORTED, VALUES, WRONG
+from tests.opinfo.report import ERRORS, VALUES
 from tests.testing.graph_of_call import OpCall, graph_for_max
+from tests.testing.samples import (
+    LOWERED,
+    OK,
+    SKIPPED,
+    UNSUPPORTED,
+    WRONG,
+    first_line,
+    last_line,
+    spread,
+)
 from torch_max_backend.compiled_graph import CompiledGraph
 from torch_max_backend.engine import ENGINE
 from torch_max_backend.errors import MaxCompilerError
@@ -81,7 +90,7 @@ class Sample:
         try:
             self.expected = call(inputs)
         except Exception as error:  # a sample that eager itself refuses tells nothing of us
-            self.settle(SKIPPED, f"eager: {_first_line(error)}")
+            self.settle(SKIPPED, f"eager: {first_line(error)}")
             return
         if not self.expected:
             self.settle(SKIPPED, "no tensor comes out")
@@ -92,7 +101,7 @@ class Sample:
             self.settle(UNSUPPORTED, VALUES)
             return
         except Exception as error:
-            text = f"cannot be traced: {type(error).__name__}: {_first_line(error)}"
+            text = f"cannot be traced: {type(error).__name__}: {first_line(error)}"
             self.settle(UNSUPPORTED, ERRORS if "_linalg_check_errors" in text else text)
             return
         self.expected += [inputs[index] for index in changed]
@@ -109,15 +118,18 @@ class Sample:
                 ENGINE.lower(graph)
                 lowered.add(graph.key)
         except MaxCompilerError as error:
-            self.settle(UNSUPPORTED, _first_line(error))
+            self.settle(UNSUPPORTED, first_line(error))
             return
         self.graph = graph
 
-    def check(self, group: Group, part: int) -> None:
+    def check(self) -> None:
         """Run on MAX and compare."""
         assert self.graph is not None
+        if self.graph.error is not None:
+            self.settle(UNSUPPORTED, f"MAX's compiler: {last_line(self.graph.error)}")
+            return
         try:
-            actual = group.run(part, self.graph.program, self.tensors)
+            actual = self.graph(list(self.tensors))
             assert len(actual) == len(self.expected), f"{len(actual)} results"
             for got, want in zip(actual, self.expected, strict=True):
                 inexact = self.entry.formatted_name in INEXACT
@@ -125,7 +137,7 @@ class Sample:
                 atol, rtol = TOLERANCE.get(dtype, (0, 0))
                 torch.testing.assert_close(got, want, atol=atol, rtol=rtol, equal_nan=True)
         except Exception as error:
-            self.settle(WRONG, f"sample {self.number}: {_first_line(error)}")
+            self.settle(WRONG, f"sample {self.number}: {first_line(error)}")
         else:
             self.settle(OK, "")
 
@@ -141,67 +153,34 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone() if dense else torch.empty_like(tensor).copy_(tensor)
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-
-
-def _last_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()[:200]
-
-
 def samples(entry: OpInfo, dtype: torch.dtype, limit: int) -> Iterator[Sample]:
     """The entry's samples; with a limit, spread over all of them."""
     if dtype not in entry.supported_dtypes("cpu"):
         return
     torch.manual_seed(0)
     found = list(entry.sample_inputs("cpu", dtype))
-    step = max(1, -(-len(found) // limit)) if limit else 1
-    for number in range(0, len(found), step):
-        yield Sample(entry, dtype, found[number], number, len(found))
+    for number, sample in spread(list(enumerate(found)), limit):
+        yield Sample(entry, dtype, sample, number, len(found))
 
 
-def run(chosen: Sequence[Sample], *, lower_only: bool = False, share: int = 8) -> None:
-    """Compile all of `chosen` as one Module and check each; or stop when they are lowered.
-
-    `share` samples share a graph.
-    """
+def run(chosen: Sequence[Sample], *, lower_only: bool = False) -> None:
+    """Compile all of `chosen` as one Module and check each; or stop when they are lowered."""
     table = decomposition_table()
     lowered: set[str] = set()
     with torch.no_grad():
         for sample in chosen:
             sample.prepare(table, lowered)
-            if lower_only and sample.graph is not None:
+            if sample.graph is None:
+                continue
+            if lower_only:
                 sample.settle(LOWERED, "")
-        left = _run_in_groups([s for s in chosen if s.graph is not None], share)
-        # One sample that MAX refuses takes those of its graph with it: each by itself.
-        for sample, error in _run_in_groups(left, 1).items():
-            sample.settle(UNSUPPORTED, f"MAX's compiler: {_last_line(error)}")
-
-
-def _run_in_groups(samples: Iterable[Sample], share: int) -> dict[Sample, MaxCompilerError]:
-    """Run all whose graph compiles; the others, each with its graph's error."""
-    by_key: dict[str, list[Sample]] = {}
-    for sample in samples:
-        assert sample.graph is not None
-        by_key.setdefault(sample.graph.key, []).append(sample)
-    twins = list(by_key.values())
-    groups = []
-    for start in range(0, len(twins), share):
-        members = twins[start : start + share]
-        parts = [(same[0].graph, same[0].tensors) for same in members if same[0].graph is not None]
-        group = Group(parts)
-        groups.append((group, members))
-        ENGINE.submit(group.graph)
-    try:
-        ENGINE.flush()
-    except MaxCompilerError:
-        assert any(group.graph.error is not None for group, _ in groups)  # each carries its own
-    failed: dict[Sample, MaxCompilerError] = {}
-    for group, members in groups:
-        for part, same in enumerate(members):
-            for sample in same:
-                if group.graph.error is not None:
-                    failed[sample] = group.graph.error
-                else:
-                    sample.check(group, part)
-    return failed
+            else:
+                ENGINE.submit(sample.graph)
+        queued = [sample for sample in chosen if sample.graph is not None]
+        try:
+            ENGINE.flush()
+        except MaxCompilerError:
+            # Each failed graph carries its own error.
+            assert any(s.graph is not None and s.graph.error is not None for s in queued)
+        for sample in queued:
+            sample.check()

@@ -1,0 +1,29 @@
+"""What the sweeps over PyTorch's own databases (tests/opinfo, tests/module_db) share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+
+OK, WRONG, UNSUPPORTED, SKIPPED, LOWERED = "ok", "wrong", "unsupported", "skipped", "lowered"
+
+
+def spread(found: Sequence[T], limit: int) -> Sequence[T]:
+    """At most `limit` of all that were found, evenly; 0 for all."""
+    return found[:: max(1, -(-len(found) // limit))] if limit else found
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, as a reason in a table."""
+    return _lines(error)[0][:200]
+
+
+def last_line(error: BaseException) -> str:
+    """The same of MAX's compiler, whose own words come last."""
+    return _lines(error)[-1].strip()[:200]
+
+
+def _lines(error: BaseException) -> list[str]:
+    return str(error).strip().splitlines() or [type(error).__name__]
