@@ -3,6 +3,7 @@ from .creation import *
 from .grouped_matmul import *
 from .linalg import *
 from .matvec import *
+from .normalization import *
 from .pointwise import *
 from .pointwise_binary import *
 from .pooling import *
