@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from max.graph import TensorType, TensorValue, ops
 
-from torch_max_backend import mojo_kernels, promotion
+from torch_max_backend import constants, mojo_kernels, promotion, shapes
+from torch_max_backend.fusion import rms_norm
 from torch_max_backend.registry import map_to
 from torch_max_backend.types import MaxTensor
 from torch_max_backend.weights import matvec, packed_mm
@@ -32,3 +33,17 @@ def aten_packed_mm(self: MaxTensor, packed: MaxTensor, n: int) -> MaxTensor:
         parameters={"transpose_b": False, "packed_b": True},
     )[0].tensor
     return result
+
+
+# torch_max_backend::rms_norm(Tensor self, Tensor? weight, float eps) -> Tensor
+@map_to(rms_norm)
+def aten_rms_norm(self: MaxTensor, weight: MaxTensor | None, eps: float) -> MaxTensor:
+    """`self` over the root of its mean square along the last dim, times `weight`."""
+    dtype = promotion.dtype_of(self)
+    *leading, length = shapes.sizes(self)
+    rows = [shapes.numel(leading), length]
+    if weight is None:
+        weight = constants.full([length], 1, dtype, self.device)
+    inputs = [self.reshape(rows), weight, constants.constant([eps], dtype, self.device)]
+    output = mojo_kernels.call("tmb_rms_norm", inputs, [(dtype, rows)])[0]
+    return output.reshape(self.shape)

@@ -1,4 +1,4 @@
-"""Layer norm: a row is read from memory once and stays in the cache for mean, deviation, result."""
+"""Layer and RMS norm: a row is read from memory once, and is in the cache for the later passes."""
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
@@ -123,3 +123,44 @@ struct LayerNorm:
             x.dim_size(0),
             x.dim_size(1),
         )
+
+
+@extensibility.register("tmb_rms_norm")
+struct RmsNorm:
+    """Rows over the root of their mean square, times gamma."""
+
+    @staticmethod
+    def execute[
+        target: StaticString
+    ](
+        output: OutputTensor[rank=2, ...],
+        x: InputTensor[dtype=output.dtype, rank=2, ...],
+        gamma: InputTensor[dtype=output.dtype, rank=1, ...],
+        eps: InputTensor[dtype=output.dtype, rank=1, ...],
+        ctx: DeviceContext,
+    ) raises:
+        comptime T = output.dtype
+        comptime W = simd_width_of[T]()
+        var rows = x.dim_size(0)
+        var n = x.dim_size(1)
+        var yp = output.unsafe_ptr()
+        var xp = x.unsafe_ptr()
+        var gp = gamma.unsafe_ptr()
+        var epsilon = eps.unsafe_ptr()[unsafe_offset=0]
+        var tasks = task_count(rows, n)
+
+        def task(t: Int) {yp, xp, gp, epsilon, rows, n, tasks}:
+            for r in range(rows * t // tasks, rows * (t + 1) // tasks):
+                var p = xp.unsafe_offset(r * n)
+                var y = yp.unsafe_offset(r * n)
+                var factor = 1 / sqrt(_sum[True, T, T, W](p, n, 0) / Scalar[T](n) + epsilon)
+                var j = 0
+                while j + W <= n:
+                    var v = p.unsafe_offset(j).unsafe_load[width=W]() * factor
+                    y.unsafe_offset(j).unsafe_store(v * gp.unsafe_offset(j).unsafe_load[width=W]())
+                    j += W
+                while j < n:
+                    y[unsafe_offset=j] = p[unsafe_offset=j] * factor * gp[unsafe_offset=j]
+                    j += 1
+
+        sync_parallelize(task, tasks)
