@@ -9,7 +9,8 @@ operand is a parameter, so we hand in the tiles instead:
    version has changed (`PackedWeight`).
 
 One row (a decoded token) times a weight that is stored transposed needs no tiles: memory decides,
-and `torch_max_backend.matvec` streams the weight as it is.
+and `torch_max_backend.matvec` streams the weight as it is. The products of one row with two or
+three weights (query, key and value; gate and up) are one `torch_max_backend.matvec_group`.
 
 The compiled code holds no values: one artifact serves every checkpoint. A parameter that two
 graphs pack alike is packed once. What cannot be seen is a write that bypasses PyTorch's version
@@ -40,8 +41,10 @@ from torch_max_backend.program import (
 _LIBRARY = torch.library.Library("torch_max_backend", "FRAGMENT")
 _LIBRARY.define("packed_mm(Tensor self, Tensor packed, int n) -> Tensor")
 _LIBRARY.define("matvec(Tensor self, Tensor weight) -> Tensor")
+_LIBRARY.define("matvec_group(Tensor self, Tensor[] weights) -> Tensor")
 packed_mm = torch.ops.torch_max_backend.packed_mm
 matvec = torch.ops.torch_max_backend.matvec
+matvec_group = torch.ops.torch_max_backend.matvec_group
 
 
 def _matvec(self: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -51,6 +54,15 @@ def _matvec(self: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 _LIBRARY.impl("matvec", _matvec, "CPU")
 _LIBRARY.impl("matvec", _matvec, "Meta")
+
+
+def _matvec_group(self: torch.Tensor, weights: list[torch.Tensor]) -> torch.Tensor:
+    """PyTorch's own way: the products one after the other in the last dim."""
+    return torch.cat([self @ weight.t() for weight in weights], 1)
+
+
+_LIBRARY.impl("matvec_group", _matvec_group, "CPU")
+_LIBRARY.impl("matvec_group", _matvec_group, "Meta")
 
 aten = torch.ops.aten
 FLOAT_BYTES = 4
@@ -167,7 +179,9 @@ def pack_weights(program: Program) -> Program:
     calls: list[Call] = []
     for call in program.calls:
         calls.extend(_packed_calls(call, parameters, transposes, specs, packed))
-    if not any(call.op in (matvec.default, packed_mm.default) for call in calls):
+    calls = _grouped(calls, parameters)
+    ours = (matvec.default, matvec_group.default, packed_mm.default)
+    if not any(call.op in ours for call in calls):
         return program
     return dataclasses.replace(
         program, calls=live_calls(calls, program.results()), packed=list(packed.values())
@@ -234,3 +248,59 @@ def _packed_calls(
         product,
         dataclasses.replace(call, op=aten.add.Tensor, args=(Ref(product.name), bias), kwargs={}),
     ]
+
+
+GROUP = 3
+"""Weights of a `matvec_group` at most: what its kernel takes."""
+
+
+def _grouped(calls: list[Call], parameters: dict[str, TensorInput]) -> list[Call]:
+    """`calls` with products of the same row as one call, where the first of them stood."""
+    views = {
+        call.name: (call.args[0], str(call.args[1]))
+        for call in calls
+        if call.op in (aten.view.default, aten._unsafe_view.default) and not call.kwargs
+    }
+    groups: dict[object, list[list[Call]]] = {}
+    for call in calls:
+        if call.op is matvec.default:
+            row, weight = call.args
+            dtype = parameters[weight.name].spec.dtype
+            found = groups.setdefault((views.get(row.name, row), dtype), [])
+            if not found or len(found[-1]) == GROUP:
+                found.append([])
+            found[-1].append(call)
+    group_of = {
+        call.name: group
+        for found in groups.values()
+        for group in found
+        if len(group) > 1
+        for call in group
+    }
+    result = []
+    for call in calls:
+        group = group_of.get(call.name)
+        if group is None:
+            result.append(call)
+        elif call is group[0]:
+            result.extend(_group_calls(group))
+    return result
+
+
+def _group_calls(group: list[Call]) -> list[Call]:
+    """The common product, and a slice of it for each of the calls."""
+    first = group[0]
+    specs = [call.outputs[0] for call in group]
+    widths = [spec.shape[1] for spec in specs if spec is not None]
+    whole = dataclasses.replace(specs[0], shape=(1, sum(widths)))  # type: ignore[type-var]
+    args = (first.args[0], [call.args[1] for call in group])
+    name = f"{first.name}_group"
+    product = dataclasses.replace(
+        first, name=name, op=matvec_group.default, args=args, outputs=(whole,)
+    )
+    slices, start = [], 0
+    for call, width in zip(group, widths, strict=True):
+        place = (Ref(name), 1, start, start + width)
+        slices.append(dataclasses.replace(call, op=aten.slice.Tensor, args=place))
+        start += width
+    return [product, *slices]

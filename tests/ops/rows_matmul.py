@@ -5,7 +5,7 @@ import math
 import torch
 
 from tests.ops.cases import FLOATS, HALF, INTS, OpCase, t
-from torch_max_backend.weights import matvec
+from torch_max_backend.weights import matvec, matvec_group
 
 aten = torch.ops.aten
 NUMBERS = [*FLOATS, *INTS]
@@ -91,5 +91,9 @@ ROWS = [
         0.5, 2e-2
     ),
     OpCase(matvec.default, (_m(1, 5), _m(3, 5))),
+    OpCase(matvec_group.default, (_m(1, 300), [_m(70, 300), _m(33, 300), _m(2, 300)])).within(
+        1e-3, 1e-4
+    ),
+    OpCase(matvec_group.default, (_m(1, 5), [_m(3, 5), _m(9, 5)]), dtypes=[torch.float32, *HALF]),
     OpCase(torch.nn.functional.bilinear, (_m(3, 4), _m(3, 5), _m(2, 4, 5), _m(2))),
 ]

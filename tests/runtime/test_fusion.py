@@ -10,6 +10,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from torch_max_backend.fusion import fuse
 from torch_max_backend.fx_importer import import_fx
+from torch_max_backend.weights import pack_weights
 
 X, WEIGHT = torch.randn(2, 3, 8), torch.randn(8)
 
@@ -60,3 +61,17 @@ def test_gelu_is_one_op() -> None:
 def test_what_differs_is_left_alone(function, args) -> None:
     found = ops_of(function, *args)
     assert not {"aten.gelu.default", "torch_max_backend.rms_norm.default"} & set(found)
+
+
+def test_products_of_one_row_are_one_op() -> None:
+    def project(x, *weights):
+        return [torch.mm(x.view(1, 8), weight.t()) for weight in weights]
+
+    weights = [torch.randn(n, 8) for n in (4, 2, 6, 3, 5, 7, 1)]
+    graph = make_fx(project, tracing_mode="fake")(torch.randn(8), *weights)
+    packed = pack_weights(import_fx(graph, range(1, 8)))
+    found = [str(call.op).removeprefix("torch_max_backend.") for call in packed.calls]
+    assert found.count("matvec_group.default") == 2  # of three each
+    assert found.count("matvec.default") == 1
+    slices = [call.args[2:] for call in packed.calls if call.op is torch.ops.aten.slice.Tensor]
+    assert slices == [(0, 4), (4, 6), (6, 12), (0, 3), (3, 8), (8, 15)]

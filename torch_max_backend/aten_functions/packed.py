@@ -8,7 +8,7 @@ from torch_max_backend import constants, mojo_kernels, promotion, shapes
 from torch_max_backend.fusion import rms_norm
 from torch_max_backend.registry import map_to
 from torch_max_backend.types import MaxTensor
-from torch_max_backend.weights import matvec, packed_mm
+from torch_max_backend.weights import matvec, matvec_group, packed_mm
 
 
 # torch_max_backend::matvec(Tensor self, Tensor weight) -> Tensor
@@ -18,6 +18,17 @@ def aten_matvec(self: MaxTensor, weight: MaxTensor) -> MaxTensor:
     rows, columns = self.shape[0], weight.shape[0]
     outputs = [(promotion.dtype_of(self), [rows, columns])]
     return mojo_kernels.call("tmb_matvec", [self, weight], outputs)[0]
+
+
+# torch_max_backend::matvec_group(Tensor self, Tensor[] weights) -> Tensor
+@map_to(matvec_group)
+def aten_matvec_group(self: MaxTensor, weights: list[MaxTensor]) -> MaxTensor:
+    """`self @ weight.T` for one row and two or three weights, one after the other."""
+    columns = sum(shapes.static_size(w.shape[0], "a weight's rows") for w in weights)
+    outputs = [(promotion.dtype_of(self), [1, columns])]
+    first, second, *rest = weights
+    third = rest[0] if rest else second  # of two, the kernel does not read it
+    return mojo_kernels.call("tmb_matvec_group", [self, first, second, third], outputs)[0]
 
 
 # torch_max_backend::packed_mm(Tensor self, Tensor packed, int n) -> Tensor
