@@ -83,6 +83,16 @@ class Tiles:
 
 
 @dataclass(frozen=True)
+class Panels:
+    """How our own kernel wants it: panels of two vectors' columns over the whole depth."""
+
+    columns: int
+
+    def layout(self, k: int, n: int, transposed: bool) -> Layout:
+        return Layout(k, n, transposed, self.columns, k, -(-n // self.columns) * self.columns)
+
+
+@dataclass(frozen=True)
 class Layout:
     """The packed form of a [k, n] operand; `transposed` if the parameter is stored as [n, k]."""
 
@@ -112,16 +122,16 @@ class Layout:
 
 
 @functools.cache
-def tiles(rows: int) -> Tiles | None:
-    """MAX's tiling for a matmul of `rows` rows (0: symbolic); None on CPUs that we do not know."""
+def tiles(rows: int) -> Tiles | Panels | None:
+    """The tiling for a matmul of `rows` rows (0: symbolic); None on CPUs that we do not know."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return None
     flags = _cpu_flags()
-    if "avx512f" in flags:
+    if "avx512f" in flags:  # MAX's own kernel: ours was not measured there
         columns = 48 if 0 < rows <= 32 else 64
         return Tiles(columns, 512 * 1024 // FLOAT_BYTES)
     if "avx2" in flags:
-        return Tiles(24, 256 * 1024 // FLOAT_BYTES)
+        return Panels(16)
     return None
 
 
