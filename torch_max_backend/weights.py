@@ -41,8 +41,10 @@ from torch_max_backend.program import (
 _LIBRARY = torch.library.Library("torch_max_backend", "FRAGMENT")
 _LIBRARY.define("packed_mm(Tensor self, Tensor packed, int n) -> Tensor")
 _LIBRARY.define("matvec(Tensor self, Tensor weight) -> Tensor")
+_LIBRARY.define("panel_mm(Tensor self, Tensor panels, int n, int columns) -> Tensor")
 _LIBRARY.define("matvec_group(Tensor self, Tensor[] weights) -> Tensor")
 packed_mm = torch.ops.torch_max_backend.packed_mm
+panel_mm = torch.ops.torch_max_backend.panel_mm
 matvec = torch.ops.torch_max_backend.matvec
 matvec_group = torch.ops.torch_max_backend.matvec_group
 
@@ -63,6 +65,16 @@ def _matvec_group(self: torch.Tensor, weights: list[torch.Tensor]) -> torch.Tens
 
 _LIBRARY.impl("matvec_group", _matvec_group, "CPU")
 _LIBRARY.impl("matvec_group", _matvec_group, "Meta")
+
+
+def _panel_mm(self: torch.Tensor, panels: torch.Tensor, n: int, columns: int) -> torch.Tensor:
+    """PyTorch's own way: `panels` as `Panels.layout` leaves them, put back in order."""
+    k = self.shape[1]
+    return self @ panels.view(-1, k, columns).transpose(0, 1).reshape(k, -1)[:, :n]
+
+
+_LIBRARY.impl("panel_mm", _panel_mm, "CPU")
+_LIBRARY.impl("panel_mm", _panel_mm, "Meta")
 
 aten = torch.ops.aten
 FLOAT_BYTES = 4
@@ -190,7 +202,7 @@ def pack_weights(program: Program) -> Program:
     for call in program.calls:
         calls.extend(_packed_calls(call, parameters, transposes, specs, packed))
     calls = _grouped(calls, parameters)
-    ours = (matvec.default, matvec_group.default, packed_mm.default)
+    ours = (matvec.default, matvec_group.default, packed_mm.default, panel_mm.default)
     if not any(call.op in ours for call in calls):
         return program
     return dataclasses.replace(
@@ -248,9 +260,13 @@ def _packed_calls(
         item = packed.setdefault(
             (name, layout), PackedInput(f"{name}_packed{len(packed)}", name, layout)
         )
-        product = dataclasses.replace(
-            call, op=packed_mm.default, args=(left, Ref(item.name), n), kwargs={}
-        )
+        args = (left, Ref(item.name), n)
+        if isinstance(tiling, Panels):
+            product = dataclasses.replace(
+                call, op=panel_mm.default, args=(*args, tiling.columns), kwargs={}
+            )
+        else:
+            product = dataclasses.replace(call, op=packed_mm.default, args=args, kwargs={})
     if bias is None:
         return [product]
     product = dataclasses.replace(product, name=f"{call.name}_product")

@@ -4,7 +4,7 @@ from .grouped_matmul import *
 from .linalg import *
 from .matvec import *
 from .normalization import *
-from .packed_matmul import *
+from .panel_matmul import *
 from .pointwise import *
 from .pointwise_binary import *
 from .pooling import *

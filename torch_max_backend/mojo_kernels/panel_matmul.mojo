@@ -93,8 +93,8 @@ def _add_depth[
             )
 
 
-@extensibility.register("tmb_packed_matmul")
-struct PackedMatmul:
+@extensibility.register("tmb_panel_matmul")
+struct PanelMatmul:
     """`x @ weight` of x [m, k]; in the memory of `panels` [k, n] lies [n / columns, k, columns]."""
 
     @staticmethod
