@@ -7,7 +7,7 @@ from max.gpu.host import DeviceContext
 from std.math import sqrt
 from std.sys.info import simd_width_of
 
-from .lines import task_count, wide
+from .lines import task_count
 
 comptime TOGETHER = 4
 """Vectors in flight: enough sums to hide the latency of an addition."""
@@ -97,22 +97,22 @@ def layer_norm[
 
 @extensibility.register("tmb_layer_norm")
 struct LayerNorm:
-    """Layer norm of the rows of a matrix. 16-bit floats are computed in float32."""
+    """Layer norm of the rows of a matrix, computed in the dtype of `mean`."""
 
     @staticmethod
     def execute[
         target: StaticString
     ](
         output: OutputTensor[rank=2, ...],
-        mean: OutputTensor[dtype=wide(output.dtype), rank=1, ...],
-        rstd: OutputTensor[dtype=wide(output.dtype), rank=1, ...],
+        mean: OutputTensor[rank=1, ...],
+        rstd: OutputTensor[dtype=mean.dtype, rank=1, ...],
         x: InputTensor[dtype=output.dtype, rank=2, ...],
-        gamma: InputTensor[dtype=wide(output.dtype), rank=1, ...],
-        beta: InputTensor[dtype=wide(output.dtype), rank=1, ...],
-        eps: InputTensor[dtype=wide(output.dtype), rank=1, ...],
+        gamma: InputTensor[dtype=mean.dtype, rank=1, ...],
+        beta: InputTensor[dtype=mean.dtype, rank=1, ...],
+        eps: InputTensor[dtype=mean.dtype, rank=1, ...],
         ctx: DeviceContext,
     ) raises:
-        layer_norm[wide(output.dtype), output.dtype](
+        layer_norm[mean.dtype, output.dtype](
             output.unsafe_ptr(),
             mean.unsafe_ptr(),
             rstd.unsafe_ptr(),
