@@ -16,6 +16,10 @@ def _m(*shape, **keywords):
     return t(*shape, low=-2, high=3, **keywords)
 
 
+def _product_and_more(left, right, bias):
+    return torch.tanh(left @ right + bias).transpose(-1, -2) * 2
+
+
 NAN = t(3, 5, prepare=lambda x: x.fill_(math.nan))
 LOOSE = (5e-2, 2e-2)
 PANEL = 32 if "avx512f" in _cpu_flags() else 16
@@ -63,6 +67,13 @@ ROWS = [
     OpCase(aten.bmm.default, (t(1, 3, 4, special=True), _m(1, 4, 5))),
     OpCase(aten.dot.default, (_m(7), _m(7)), dtypes=SOME),
     OpCase(aten.dot.default, (_m(0), _m(0))),
+    # More rows than pass by a panel at once, deeper than a panel, columns that fill no panel.
+    OpCase(aten.mm.default, (_m(200, 401), _m(401, 37)), dtypes=[torch.float32, *HALF]).within(
+        1.0, 2e-2
+    ),
+    OpCase(aten.linear.default, (_m(3, 7, 401), _m(37, 401), _m(37)), dtypes=FLOATS).within(
+        1.0, 2e-2
+    ),
     OpCase(torch.einsum, ("bij,bkj->bik", _m(2, 3, 4), _m(2, 5, 4))),
     OpCase(aten.linear.default, (_m(2, 3, 4), _m(5, 4), _m(5)), dtypes=FLOATS),
     OpCase(aten.linear.default, (_m(4), _m(5, 4), _m(5))),
@@ -76,6 +87,9 @@ ROWS = [
             ((2, 3, 4), (4, 5)),
             ((2, 3, 4), (4,)),
             ((2, 1, 3, 4), (6, 4, 5)),
+            ((3, 7, 9), (1, 9, 33)),
+            ((1, 7, 9), (3, 9, 33)),
+            ((4,), (3, 4, 5)),
         ]
     ],
     OpCase(aten.mm.default, (_m(3, 4), _m(4, 5)), dtypes=NUMBERS),
@@ -89,6 +103,9 @@ ROWS = [
     OpCase(aten.mv.default, (_m(3, 4), _m(4)), dtypes=SOME),
     OpCase(aten.mv.default, (_m(3, 0), _m(0))),
     OpCase(aten.vdot.default, (_m(7), _m(7)), dtypes=FLOATS),
+    # What follows a product is computed where its sums are.
+    OpCase(_product_and_more, (_m(2, 7, 9), _m(2, 9, 33), _m(33))),
+    OpCase(_product_and_more, (_m(7, 9), _m(9, 33), _m(33))),
     OpCase(matvec.default, (_m(1, 300), _m(70, 300)), dtypes=[torch.float32, *HALF]).within(
         0.5, 2e-2
     ),

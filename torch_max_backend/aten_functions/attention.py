@@ -13,7 +13,7 @@ from max.graph import Shape, ops
 
 from torch_max_backend import constants, mojo_kernels, promotion, shapes
 from torch_max_backend.aten_functions.activation import aten_gelu, aten_relu
-from torch_max_backend.aten_functions.matmul import aten_linear
+from torch_max_backend.aten_functions.matmul import aten_linear, product
 from torch_max_backend.aten_functions.normalization import layer_norm
 from torch_max_backend.aten_functions.reduction import extremum, total
 from torch_max_backend.registry import map_to
@@ -111,7 +111,7 @@ def _turned(tensor: MaxTensor) -> MaxTensor:
 def _scores(
     query: MaxTensor, key: MaxTensor, mask: MaxTensor | None, scale: float | None
 ) -> MaxTensor:
-    scores = (query * _factor(query, scale)) @ _turned(key)
+    scores = product(query * _factor(query, scale), key, transposed=True)
     return scores if mask is None else scores + mask
 
 
@@ -150,7 +150,7 @@ def _attention(
         seen = None if is_causal else mask  # a causal mask leaves each query its first key
         if len(query.shape) > 2:
             key, value = _repeat_heads(key, query), _repeat_heads(value, query)
-        result = _weights(_scores(query, key, mask, scale), seen) @ value
+        result = product(_weights(_scores(query, key, mask, scale), seen), value)
     return promotion.cast(result, dtype)
 
 
@@ -181,7 +181,7 @@ def aten__scaled_dot_product_flash_attention_for_cpu(
     logsumexp = (top + ops.log(sums)).reshape(scores.shape[:-1])
     meta = call.outputs[1]
     assert meta is not None
-    return promotion.cast(weights @ value, dtype), promotion.cast(logsumexp, meta.dtype)
+    return promotion.cast(product(weights, value), dtype), promotion.cast(logsumexp, meta.dtype)
 
 
 # _scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)
@@ -209,12 +209,12 @@ def aten__scaled_dot_product_flash_attention_for_cpu_backward(
     last = len(scores.shape) - 1
     # The scores' own softmax: the saved logsumexp would bring its rounding with it.
     weights = _weights(scores, None if is_causal else mask)
-    grad_value = _turned(weights) @ grad_out
-    grad_weights = grad_out @ _turned(value)
+    grad_value = product(_turned(weights), grad_out)
+    grad_weights = product(grad_out, value, transposed=True)
     shared = total(grad_out * out, [last], keepdim=True)
     grad_scores = weights * (grad_weights - shared) * _factor(query, scale)
-    grad_query = grad_scores @ key
-    grad_key = _turned(grad_scores) @ query
+    grad_query = product(grad_scores, key)
+    grad_key = product(_turned(grad_scores), query)
     grads = (grad_query, _sum_heads(grad_key, narrow), _sum_heads(grad_value, narrow))
     grad_query, grad_key, grad_value = (promotion.cast(grad, dtype) for grad in grads)
     return grad_query, grad_key, grad_value

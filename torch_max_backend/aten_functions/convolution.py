@@ -13,6 +13,7 @@ import torch
 from max.graph import ops
 
 from torch_max_backend import constants, promotion, shapes
+from torch_max_backend.aten_functions.matmul import product
 from torch_max_backend.aten_functions.shape import (
     aten_constant_pad_nd,
     aten_flip,
@@ -172,8 +173,8 @@ def _weight_gradient(
     left = ops.reshape(left, [groups, taps * (inputs // groups), shapes.size(left.shape[3])])
     right = ops.permute(grad, [1, 0, *range(2, grad.rank)])
     right = reshape(right, [groups, outputs // groups, shapes.size(left.shape[2])])
-    product = left @ ops.permute(right, [0, 2, 1])
-    shaped = ops.reshape(product, [groups, *window, inputs // groups, outputs // groups])
+    summed = product(left, right, transposed=True)
+    shaped = ops.reshape(summed, [groups, *window, inputs // groups, outputs // groups])
     ordered = ops.permute(shaped, [0, spatial + 2, spatial + 1, *range(1, spatial + 1)])
     return ops.reshape(ordered, [outputs, inputs // groups, *window])
 

@@ -2,6 +2,7 @@ from .attention import *
 from .creation import *
 from .grouped_matmul import *
 from .linalg import *
+from .matmul import *
 from .matvec import *
 from .normalization import *
 from .panel_matmul import *

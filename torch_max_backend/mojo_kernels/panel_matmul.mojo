@@ -58,7 +58,7 @@ def _tile[
         sums.unsafe_offset(i * N + W).unsafe_store(right[i])
 
 
-def _add_depth[
+def add_depth[
     W: Int, T: DType
 ](
     rows: Int,
@@ -132,7 +132,7 @@ struct PanelMatmul:
                 var rows = min(m - block, ROWS_TOGETHER)
                 for p in range(count * t // tasks, count * (t + 1) // tasks):
                     for start in range(0, k, DEPTH):
-                        _add_depth[W, T](
+                        add_depth[W, T](
                             rows,
                             xp.unsafe_offset(block * k + start),
                             k,
