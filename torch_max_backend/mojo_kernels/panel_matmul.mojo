@@ -16,13 +16,13 @@ from std.utils.index import IndexList
 comptime TILE = 6
 """Rows of a tile."""
 
-comptime DEPTH = 384
-"""Depth of a panel that is used at once: 24 KB with 16 columns."""
+comptime DEPTH = 192
+"""Depth of a panel that is used at once. It is added up by itself: long sums lose digits."""
 
 comptime ROWS_TOGETHER = 192
 """Rows of a block: their left operand is in the second cache while the panels pass by."""
 
-comptime GRAIN = 64 * 1024
+comptime GRAIN = 384 * 1024
 """Multiplications of a task: doing fewer costs less than waking another thread."""
 
 
@@ -41,10 +41,6 @@ def _tile[
     comptime N = 2 * W
     var left = Array[SIMD[T, W], rows](fill=0)
     var right = Array[SIMD[T, W], rows](fill=0)
-    if more:
-        comptime for i in range(rows):
-            left[i] = sums.unsafe_offset(i * N).unsafe_load[width=W]()
-            right[i] = sums.unsafe_offset(i * N + W).unsafe_load[width=W]()
     for j in range(depth):
         var p = panel.unsafe_offset(j * N)
         var b0 = p.unsafe_load[width=W]()
@@ -54,8 +50,12 @@ def _tile[
             left[i] = b0.fma(v, left[i])
             right[i] = b1.fma(v, right[i])
     comptime for i in range(rows):
-        sums.unsafe_offset(i * N).unsafe_store(left[i])
-        sums.unsafe_offset(i * N + W).unsafe_store(right[i])
+        var to = sums.unsafe_offset(i * N)
+        if more:
+            left[i] += to.unsafe_load[width=W]()
+            right[i] += to.unsafe_offset(W).unsafe_load[width=W]()
+        to.unsafe_store(left[i])
+        to.unsafe_offset(W).unsafe_store(right[i])
 
 
 def add_depth[
