@@ -1,4 +1,5 @@
 from .attention import *
+from .convolution import *
 from .creation import *
 from .grouped_matmul import *
 from .linalg import *
