@@ -1,10 +1,11 @@
-"""Packed weights: a matmul's constant operand in the layout that MAX's kernel reads, made once.
+"""Packed weights: a matmul's constant operand in the layout that its kernel reads, made once.
 
 MAX's CPU matmul copies its right operand into tiles at every call. In an inference graph that
 operand is a parameter, so we hand in the tiles instead:
 
 1. `pack_weights` finds `mm` and `addmm` whose right operand is a float32 parameter (or its
-   transpose, as in `linear`) and rewrites them to `torch_max_backend.packed_mm` on an extra input.
+   transpose, as in `linear`) and rewrites them to `torch_max_backend.packed_mm` (MAX's kernel) or
+   `panel_mm` (ours, with AVX2) on an extra input.
 2. The runtime fills that input from the parameter, and again whenever the parameter's address or
    version has changed (`PackedWeight`).
 
