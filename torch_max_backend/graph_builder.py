@@ -148,7 +148,7 @@ def _told_symbols(program: Program) -> set[str]:
 def _input_type(item: GraphInput) -> TensorType:
     if isinstance(item, PackedInput):
         layout = item.layout
-        return TensorType(DType.float32, [layout.k, layout.padded], DeviceRef.CPU())
+        return TensorType(DType.float32, list(layout.shape), DeviceRef.CPU())
     if isinstance(item, SymbolInput):
         # A buffer without elements carries a size in its shape and costs no memory.
         return TensorType(DType.uint8, [str(item.expr), 0], DeviceRef.CPU())

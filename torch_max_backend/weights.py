@@ -1,11 +1,10 @@
 """Packed weights: a matmul's constant operand in the layout that its kernel reads, made once.
 
-MAX's CPU matmul copies its right operand into tiles at every call. In an inference graph that
-operand is a parameter, so we hand in the tiles instead:
+A matmul copies its right operand into panels, a few columns side by side, before it multiplies. In
+an inference graph that operand is a parameter, so we hand in the panels instead:
 
 1. `pack_weights` finds `mm` and `addmm` whose right operand is a float32 parameter (or its
-   transpose, as in `linear`) and rewrites them to `torch_max_backend.packed_mm` (MAX's kernel) or
-   `panel_mm` (ours, with AVX2) on an extra input.
+   transpose, as in `linear`) and rewrites them to `torch_max_backend.packed_mm` on an extra input.
 2. The runtime fills that input from the parameter, and again whenever the parameter's address or
    version has changed (`PackedWeight`).
 
@@ -22,7 +21,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import platform
 from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -40,12 +38,10 @@ from torch_max_backend.program import (
 )
 
 _LIBRARY = torch.library.Library("torch_max_backend", "FRAGMENT")
-_LIBRARY.define("packed_mm(Tensor self, Tensor packed, int n) -> Tensor")
+_LIBRARY.define("packed_mm(Tensor self, Tensor panels, int n) -> Tensor")
 _LIBRARY.define("matvec(Tensor self, Tensor weight) -> Tensor")
-_LIBRARY.define("panel_mm(Tensor self, Tensor panels, int n, int columns) -> Tensor")
 _LIBRARY.define("matvec_group(Tensor self, Tensor[] weights) -> Tensor")
 packed_mm = torch.ops.torch_max_backend.packed_mm
-panel_mm = torch.ops.torch_max_backend.panel_mm
 matvec = torch.ops.torch_max_backend.matvec
 matvec_group = torch.ops.torch_max_backend.matvec_group
 
@@ -68,41 +64,15 @@ _LIBRARY.impl("matvec_group", _matvec_group, "CPU")
 _LIBRARY.impl("matvec_group", _matvec_group, "Meta")
 
 
-def _panel_mm(self: torch.Tensor, panels: torch.Tensor, n: int, columns: int) -> torch.Tensor:
-    """PyTorch's own way: `panels` as `Panels.layout` leaves them, put back in order."""
-    k = self.shape[1]
-    return self @ panels.view(-1, k, columns).transpose(0, 1).reshape(k, -1)[:, :n]
+def _packed_mm(self: torch.Tensor, panels: torch.Tensor, n: int) -> torch.Tensor:
+    """PyTorch's own way: the panels put back side by side."""
+    return self @ panels.transpose(0, 1).reshape(panels.shape[1], -1)[:, :n]
 
 
-_LIBRARY.impl("panel_mm", _panel_mm, "CPU")
-_LIBRARY.impl("panel_mm", _panel_mm, "Meta")
+_LIBRARY.impl("packed_mm", _packed_mm, "CPU")
+_LIBRARY.impl("packed_mm", _packed_mm, "Meta")
 
 aten = torch.ops.aten
-FLOAT_BYTES = 4
-
-
-@dataclass(frozen=True)
-class Tiles:
-    """How MAX's kernel tiles a float32 operand on this CPU: columns per tile, floats per block."""
-
-    columns: int
-    block: int
-
-    def layout(self, k: int, n: int, transposed: bool) -> Layout:
-        depth = min(self.block // self.columns, k)
-        across = min(self.block // depth // self.columns, -(-n // self.columns))
-        width = across * self.columns
-        return Layout(k, n, transposed, self.columns, depth, -(-n // width) * width)
-
-
-@dataclass(frozen=True)
-class Panels:
-    """How our own kernel wants it: panels of two vectors' columns over the whole depth."""
-
-    columns: int
-
-    def layout(self, k: int, n: int, transposed: bool) -> Layout:
-        return Layout(k, n, transposed, self.columns, k, -(-n // self.columns) * self.columns)
 
 
 @dataclass(frozen=True)
@@ -113,39 +83,29 @@ class Layout:
     n: int
     transposed: bool
     columns: int
-    depth: int
-    padded: int
-    """n rounded up to whole tiles."""
+    """Of a panel; the last panel is filled up with zeros."""
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return -(-self.n // self.columns), self.k, self.columns
 
     def pack(self, weight: torch.Tensor) -> torch.Tensor:
-        """Blocks of `depth` rows; in each, tiles of `columns` one after the other."""
+        """Panels of `columns` columns, each with all its rows, one after the other."""
         matrix = weight.detach().t() if self.transposed else weight.detach()
-        packed = matrix.new_zeros(self.k, self.padded)
-        tiles = self.padded // self.columns
-        for start in range(0, self.k, self.depth):
-            rows = min(self.depth, self.k - start)
-            block = packed[start : start + rows].view(tiles, rows, self.columns)
-            full = self.n // self.columns
-            source = matrix[start : start + rows]
-            body = source[:, : full * self.columns].unflatten(1, (full, self.columns))
-            block[:full].copy_(body.transpose(0, 1))
-            if rest := self.n - full * self.columns:
-                block[full, :, :rest].copy_(source[:, full * self.columns :])
+        packed = matrix.new_empty(self.shape)
+        full = self.n // self.columns
+        body = matrix[:, : full * self.columns].unflatten(1, (full, self.columns))
+        packed[:full].copy_(body.transpose(0, 1))
+        if rest := self.n - full * self.columns:
+            packed[full, :, :rest].copy_(matrix[:, full * self.columns :])
+            packed[full, :, rest:] = 0
         return packed
 
 
 @functools.cache
-def tiles(rows: int) -> Tiles | Panels | None:
-    """The tiling for a matmul of `rows` rows (0: symbolic); None on CPUs that we do not know."""
-    if platform.machine() not in ("x86_64", "AMD64"):
-        return None
-    flags = _cpu_flags()
-    if "avx512f" in flags:  # MAX's own kernel: ours was not measured there
-        columns = 48 if 0 < rows <= 32 else 64
-        return Tiles(columns, 512 * 1024 // FLOAT_BYTES)
-    if "avx2" in flags:
-        return Panels(16)
-    return None
+def panel_columns() -> int:
+    """Two vectors of the CPU, for which the kernel's sums fill the registers; others are slower."""
+    return 32 if "avx512f" in _cpu_flags() else 16
 
 
 @functools.cache
@@ -153,7 +113,7 @@ def _cpu_flags() -> frozenset[str]:
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
-        return frozenset()  # not Linux: unknown, so nothing is packed
+        return frozenset()  # not Linux: unknown
     line = next((line for line in text.splitlines() if line.startswith("flags")), "")
     return frozenset(line.split())
 
@@ -203,7 +163,7 @@ def pack_weights(program: Program) -> Program:
     for call in program.calls:
         calls.extend(_packed_calls(call, parameters, transposes, specs, packed))
     calls = _grouped(calls, parameters)
-    ours = (matvec.default, matvec_group.default, packed_mm.default, panel_mm.default)
+    ours = (matvec.default, matvec_group.default, packed_mm.default)
     if not any(call.op in ours for call in calls):
         return program
     return dataclasses.replace(
@@ -251,23 +211,17 @@ def _packed_calls(
     if size == 1 and transposed:
         product = dataclasses.replace(call, op=matvec.default, args=(left, Ref(name)), kwargs={})
     else:
-        tiling = tiles(size if isinstance(size, int) else 0) if size is not None else None
-        if tiling is None or size == 0 or parameters[name].spec.dtype is not torch.float32:
+        if size in (None, 0) or parameters[name].spec.dtype is not torch.float32:
             return [call]
         shape = parameters[name].spec.shape
         k, n = (shape[1], shape[0]) if transposed else (shape[0], shape[1])
         assert isinstance(k, int) and isinstance(n, int)
-        layout = tiling.layout(k, n, transposed)
+        layout = Layout(k, n, transposed, panel_columns())
         item = packed.setdefault(
             (name, layout), PackedInput(f"{name}_packed{len(packed)}", name, layout)
         )
         args = (left, Ref(item.name), n)
-        if isinstance(tiling, Panels):
-            product = dataclasses.replace(
-                call, op=panel_mm.default, args=(*args, tiling.columns), kwargs={}
-            )
-        else:
-            product = dataclasses.replace(call, op=packed_mm.default, args=args, kwargs={})
+        product = dataclasses.replace(call, op=packed_mm.default, args=args, kwargs={})
     if bias is None:
         return [product]
     product = dataclasses.replace(product, name=f"{call.name}_product")

@@ -5,7 +5,7 @@ import math
 import torch
 
 from tests.ops.cases import FLOATS, HALF, INTS, OpCase, t
-from torch_max_backend.weights import _cpu_flags, matvec, matvec_group, panel_mm
+from torch_max_backend.weights import matvec, matvec_group, packed_mm
 
 aten = torch.ops.aten
 NUMBERS = [*FLOATS, *INTS]
@@ -22,9 +22,6 @@ def _product_and_more(left, right, bias):
 
 NAN = t(3, 5, prepare=lambda x: x.fill_(math.nan))
 LOOSE = (5e-2, 2e-2)
-PANEL = 32 if "avx512f" in _cpu_flags() else 16
-"""Columns of a panel: two vectors of this CPU."""
-
 ROWS = [
     OpCase(aten.addbmm.default, (_m(3, 5), _m(2, 3, 4), _m(2, 4, 5)), dtypes=SOME, tolerance=LOOSE),
     OpCase(aten.addbmm.default, (_m(5), _m(2, 3, 4), _m(2, 4, 5)), {"beta": 0.5, "alpha": 2}),
@@ -110,8 +107,9 @@ ROWS = [
         0.5, 2e-2
     ),
     OpCase(matvec.default, (_m(1, 5), _m(3, 5))),
-    OpCase(panel_mm.default, (_m(13, 9), _m(9, 2 * PANEL), 2 * PANEL - 3, PANEL)),
-    OpCase(panel_mm.default, (_m(200, 800), _m(800, PANEL), PANEL, PANEL)).within(1e-2, 1e-4),
+    OpCase(packed_mm.default, (_m(13, 9), _m(2, 9, 16), 29)),
+    OpCase(packed_mm.default, (_m(13, 9), _m(1, 9, 32), 32)),
+    OpCase(packed_mm.default, (_m(200, 800), _m(1, 800, 16), 16)).within(1e-2, 1e-4),
     OpCase(matvec_group.default, (_m(1, 300), [_m(70, 300), _m(33, 300), _m(2, 300)])).within(
         1e-3, 1e-4
     ),

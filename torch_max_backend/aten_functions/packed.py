@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from max.graph import TensorType, TensorValue, ops
-
 from torch_max_backend import constants, mojo_kernels, promotion, shapes
 from torch_max_backend.fusion import rms_norm
 from torch_max_backend.registry import map_to
 from torch_max_backend.types import MaxTensor
-from torch_max_backend.weights import matvec, matvec_group, packed_mm, panel_mm
+from torch_max_backend.weights import matvec, matvec_group, packed_mm
 
 
 # torch_max_backend::matvec(Tensor self, Tensor weight) -> Tensor
@@ -31,27 +29,13 @@ def aten_matvec_group(self: MaxTensor, weights: list[MaxTensor]) -> MaxTensor:
     return mojo_kernels.call("tmb_matvec_group", [self, first, second, third], outputs)[0]
 
 
-# torch_max_backend::packed_mm(Tensor self, Tensor packed, int n) -> Tensor
+# torch_max_backend::packed_mm(Tensor self, Tensor panels, int n) -> Tensor
 @map_to(packed_mm)
-def aten_packed_mm(self: MaxTensor, packed: MaxTensor, n: int) -> MaxTensor:
+def aten_packed_mm(self: MaxTensor, panels: MaxTensor, n: int) -> MaxTensor:
     """`self @ weight`, the weight as `weights.Layout.pack` leaves it."""
-    # MAX's own matmul. Its public op drops `packed_b`, the kernel by its name does not.
-    result: TensorValue = ops.custom(
-        "mo.matmul",
-        self.device,
-        [self, packed],
-        [TensorType(self.dtype, [self.shape[0], n], self.device)],
-        parameters={"transpose_b": False, "packed_b": True},
-    )[0].tensor
-    return result
-
-
-# torch_max_backend::panel_mm(Tensor self, Tensor panels, int n, int columns) -> Tensor
-@map_to(panel_mm)
-def aten_panel_mm(self: MaxTensor, panels: MaxTensor, n: int, columns: int) -> MaxTensor:
-    """`self @ weight`, the weight as `weights.Panels` lays it out."""
     outputs = [(promotion.dtype_of(self), [shapes.size(self.shape[0]), n])]
-    return mojo_kernels.call("tmb_panel_matmul", [self, panels], outputs)[0]
+    columns = shapes.static_size(panels.shape[2], "the columns of a panel")
+    return mojo_kernels.call("tmb_packed_matmul", [self, panels], outputs, {"columns": columns})[0]
 
 
 # torch_max_backend::rms_norm(Tensor self, Tensor? weight, float eps) -> Tensor

@@ -6,7 +6,7 @@ from .linalg import *
 from .matmul import *
 from .matvec import *
 from .normalization import *
-from .panel_matmul import *
+from .packed_matmul import *
 from .pointwise import *
 from .pointwise_binary import *
 from .pooling import *

@@ -13,7 +13,7 @@ from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
 from std.utils.index import IndexList
 
-from .panel_matmul import DEPTH, GRAIN, ROWS_TOGETHER, add_depth
+from .packed_matmul import DEPTH, GRAIN, ROWS_TOGETHER, add_depth
 
 
 @always_inline
@@ -165,7 +165,7 @@ struct Convolution:
                     packed = strip
                 var columns = min(N, n - first)
                 for start in range(0, k, DEPTH):
-                    add_depth[W, T](
+                    add_depth[2, W, T](
                         rows,
                         fp.unsafe_offset((group * m + block) * k + start),
                         k,

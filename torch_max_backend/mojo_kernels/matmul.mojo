@@ -1,7 +1,7 @@
 """Products of any two matrices, batched or not; what follows them is fused in.
 
 MAX's own matmul takes as long to compile as everything else in a small graph together. This one
-copies the right operand into panels as it goes and shares its inner loop with `panel_matmul`.
+copies the right operand into panels as it goes and shares its inner loop with `packed_matmul`.
 """
 
 import extensibility
@@ -13,7 +13,7 @@ from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
 from std.utils.index import IndexList
 
-from .panel_matmul import DEPTH, GRAIN, ROWS_TOGETHER, add_depth
+from .packed_matmul import DEPTH, GRAIN, ROWS_TOGETHER, add_depth
 
 comptime FEW = 4
 """So few rows do not pay for a panel: the right operand is read where it is."""
@@ -200,7 +200,7 @@ struct Matmul[transposed: Bool]:
                         _pack[Self.transposed, N](panel, b, k, n, first)
                         packed = strip
                     for start in range(0, max(k, 1), DEPTH):
-                        add_depth[W, C](
+                        add_depth[2, W, C](
                             rows,
                             a.unsafe_offset(start),
                             k,

@@ -28,7 +28,7 @@ comptime GRAIN = 384 * 1024
 
 @always_inline
 def _tile[
-    rows: Int, W: Int, T: DType
+    rows: Int, V: Int, W: Int, T: DType
 ](
     a: Pointer[Scalar[T], _],
     stride: Int,
@@ -37,29 +37,28 @@ def _tile[
     sums: Pointer[mut=True, Scalar[T], _],
     more: Bool,
 ):
-    """`rows` rows of a times a panel; `more` adds to the sums."""
-    comptime N = 2 * W
-    var left = Array[SIMD[T, W], rows](fill=0)
-    var right = Array[SIMD[T, W], rows](fill=0)
+    """`rows` rows of a times a panel of V vectors; `more` adds to the sums."""
+    comptime N = V * W
+    var total = Array[SIMD[T, W], rows * V](fill=0)
     for j in range(depth):
         var p = panel.unsafe_offset(j * N)
-        var b0 = p.unsafe_load[width=W]()
-        var b1 = p.unsafe_offset(W).unsafe_load[width=W]()
+        var b = Array[SIMD[T, W], V](fill=0)
+        comptime for v in range(V):
+            b[v] = p.unsafe_offset(v * W).unsafe_load[width=W]()
         comptime for i in range(rows):
-            var v = SIMD[T, W](a[unsafe_offset=i * stride + j])
-            left[i] = b0.fma(v, left[i])
-            right[i] = b1.fma(v, right[i])
+            var x = SIMD[T, W](a[unsafe_offset=i * stride + j])
+            comptime for v in range(V):
+                total[i * V + v] = b[v].fma(x, total[i * V + v])
     comptime for i in range(rows):
-        var to = sums.unsafe_offset(i * N)
-        if more:
-            left[i] += to.unsafe_load[width=W]()
-            right[i] += to.unsafe_offset(W).unsafe_load[width=W]()
-        to.unsafe_store(left[i])
-        to.unsafe_offset(W).unsafe_store(right[i])
+        comptime for v in range(V):
+            var to = sums.unsafe_offset(i * N + v * W)
+            if more:
+                total[i * V + v] += to.unsafe_load[width=W]()
+            to.unsafe_store(total[i * V + v])
 
 
 def add_depth[
-    W: Int, T: DType
+    V: Int, W: Int, T: DType
 ](
     rows: Int,
     a: Pointer[Scalar[T], _],
@@ -70,32 +69,23 @@ def add_depth[
     more: Bool,
 ):
     """All rows of a block times a panel."""
+    comptime N = V * W
     var r = 0
     while r + TILE <= rows:
-        _tile[TILE, W, T](
-            a.unsafe_offset(r * stride),
-            stride,
-            depth,
-            panel,
-            sums.unsafe_offset(r * 2 * W),
-            more,
+        _tile[TILE, V, W, T](
+            a.unsafe_offset(r * stride), stride, depth, panel, sums.unsafe_offset(r * N), more
         )
         r += TILE
     comptime for rest in range(1, TILE):
         if rows - r == rest:
-            _tile[rest, W, T](
-                a.unsafe_offset(r * stride),
-                stride,
-                depth,
-                panel,
-                sums.unsafe_offset(r * 2 * W),
-                more,
+            _tile[rest, V, W, T](
+                a.unsafe_offset(r * stride), stride, depth, panel, sums.unsafe_offset(r * N), more
             )
 
 
-@extensibility.register("tmb_panel_matmul")
-struct PanelMatmul:
-    """`x @ weight` of x [m, k]; in the memory of `panels` [k, n] lies [n / columns, k, columns]."""
+@extensibility.register("tmb_packed_matmul")
+struct PackedMatmul[columns: Int]:
+    """`x @ weight` of x [m, k]; `panels` is the weight [k, n] as [n / columns, k, columns]."""
 
     @staticmethod
     def execute[
@@ -103,16 +93,16 @@ struct PanelMatmul:
     ](
         output: FusedOutputTensor[rank=2, ...],
         x: InputTensor[dtype=output.dtype, rank=2, ...],
-        panels: InputTensor[dtype=output.dtype, rank=2, ...],
+        panels: InputTensor[dtype=output.dtype, rank=3, ...],
         ctx: DeviceContext,
     ) capturing raises:
         comptime T = output.dtype
         comptime W = simd_width_of[T]()
-        comptime N = 2 * W
+        comptime N = Self.columns
         var m = x.dim_size(0)
         var k = x.dim_size(1)
         var n = output.dim_size(1)
-        var count = panels.dim_size(1) // N
+        var count = panels.dim_size(0)
         var xp = x.unsafe_ptr()
         var bp = panels.unsafe_ptr()
         var yp = output.unsafe_ptr()
@@ -132,7 +122,7 @@ struct PanelMatmul:
                 var rows = min(m - block, ROWS_TOGETHER)
                 for p in range(count * t // tasks, count * (t + 1) // tasks):
                     for start in range(0, k, DEPTH):
-                        add_depth[W, T](
+                        add_depth[N // W, W, T](
                             rows,
                             xp.unsafe_offset(block * k + start),
                             k,
