@@ -2,6 +2,7 @@
 
 python -m tests.opinfo --lower-only                  what cannot run, in minutes: no compile
 python -m tests.opinfo --limit 3 --minutes 10        go on for ten minutes, keep the results
+python -m tests.opinfo --gradients --dtypes float64  forward and backward, not inference
 python -m tests.opinfo --limit 3 --output docs       finish, and write docs/op_coverage.md
 """
 
@@ -16,7 +17,8 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from tests.opinfo import report, sweep
+from tests.opinfo import gradients, report, sweep
+from tests.testing import training
 
 
 def _part(text: str) -> tuple[int, int]:
@@ -35,10 +37,12 @@ def main() -> None:
     )
     parser.add_argument("--limit", type=int, default=0, help="samples of an entry; 0 for all")
     parser.add_argument("--chunk", type=int, default=150, help="samples of one Module")
+    parser.add_argument("--gradients", action="store_true", help="of a sum of all results")
     parser.add_argument("--lower-only", action="store_true", help="neither compile nor run")
     parser.add_argument("--retry", action="store_true", help="again what was not ok or lowered")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no Module after these")
     parser.add_argument("--state", type=Path, default=Path("opinfo.json"), help="results so far")
+    parser.add_argument("--beside", type=Path, nargs="*", default=[], help="for the page as well")
     parser.add_argument("--output", type=Path, help="folder for op_coverage.md")
     args = parser.parse_args()
     console = Console(width=160)
@@ -48,31 +52,35 @@ def main() -> None:
     )
     for name in args.dtypes:
         dtype = getattr(torch, name)
-        done = results.setdefault(name, {})
+        title = f"{report.GRADIENTS} {name}" if args.gradients else name
+        done = results.setdefault(title, {})
         settled = {
             entry
             for entry, verdict in done.items()
             if not args.retry or verdict["status"] in (report.OK, report.LOWERED, report.SKIPPED)
         }
-        waiting: list[sweep.Sample] = []
+        waiting: list[Any] = []
         part, parts = args.part
         entries = [e for e in sweep.entries(args.ops) if e.formatted_name not in settled]
         entries = entries[part::parts]
         for number, entry in enumerate(entries, 1):
-            waiting += sweep.samples(entry, dtype, args.limit)
+            kind = gradients if args.gradients else sweep
+            waiting += kind.samples(entry, dtype, args.limit)
             if len(waiting) >= args.chunk or number == len(entries):
                 if time.monotonic() > end:
                     break
                 start = time.monotonic()
-                sweep.run(waiting, lower_only=args.lower_only)
+                (training if args.gradients else sweep).run(waiting, lower_only=args.lower_only)
                 done.update(report.by_entry(waiting))
                 args.state.write_text(json.dumps(results, indent=1, sort_keys=True))
                 seconds = time.monotonic() - start
                 console.print(
-                    f"{name}: {number} of {len(entries)} entries, {report.totals(done)}; "
+                    f"{title}: {number} of {len(entries)} entries, {report.totals(done)}; "
                     f"{len(waiting)} samples in {seconds:.0f} s"
                 )
                 waiting = []
+    for path in args.beside:
+        results |= json.loads(path.read_text())
     if args.output:
         (args.output / "op_coverage.md").write_text(report.page(results, args.limit))
 
