@@ -13,6 +13,7 @@ from torch._ops import OpOverload
 
 from torch_max_backend.foreach import foreach_decompositions
 from torch_max_backend.gradients import GRADIENTS
+from torch_max_backend.grid_gradient import GRID_GRADIENTS
 
 aten = torch.ops.aten
 
@@ -142,5 +143,6 @@ DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     inductor_prims.fma: fma,
     **foreach_decompositions(),
     **GRADIENTS,
+    **GRID_GRADIENTS,
     aten.segment_reduce.default: segment_reduce,
 }

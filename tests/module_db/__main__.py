@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from tests.module_db import report, sweep
+from tests.testing import training
 
 
 def main() -> None:
@@ -32,7 +33,7 @@ def main() -> None:
     for number, info in enumerate(entries, 1):
         waiting += sweep.samples(info, args.limit)
         if len(waiting) >= args.chunk or number == len(entries):
-            sweep.run(waiting, args.lower_only)
+            training.run(waiting, lower_only=args.lower_only)
             done.update(report.by_module(waiting))
             args.state.write_text(json.dumps(done, indent=1, sort_keys=True))
             console.print(f"{number} of {len(entries)} modules: {report.totals(done)}")
@@ -41,7 +42,7 @@ def main() -> None:
             if chunks == args.most:
                 break
     if args.output:
-        page = report.page(done, args.limit, args.lower_only)
+        page = report.page(done, args.limit)
         (args.output / "module_coverage.md").write_text(page)
 
 

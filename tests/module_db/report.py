@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.module_db.sweep import Sample
-from tests.testing.samples import OK, SKIPPED, UNSUPPORTED, WRONG
+from tests.testing.samples import LOWERED, OK, SKIPPED, UNSUPPORTED, WRONG
 
 
 def by_module(samples: Sequence[Sample]) -> dict[str, dict[str, Any]]:
@@ -20,7 +20,7 @@ def by_module(samples: Sequence[Sample]) -> dict[str, dict[str, Any]]:
 
 def _verdict(samples: Sequence[Sample]) -> dict[str, Any]:
     counts = Counter(str(sample.status) for sample in samples)
-    worst = next((s for s in (WRONG, UNSUPPORTED, OK) if counts[s]), SKIPPED)
+    worst = next((s for s in (WRONG, UNSUPPORTED, LOWERED, OK) if counts[s]), SKIPPED)
     reason = next((s.reason for s in samples if s.status == worst and s.reason), "")
     return {"status": worst, "samples": dict(counts), "reason": reason}
 
@@ -28,30 +28,25 @@ def _verdict(samples: Sequence[Sample]) -> dict[str, Any]:
 def totals(modules: Mapping[str, Mapping[str, Any]]) -> str:
     """One line: how many modules of each status."""
     counts = Counter(module["status"] for module in modules.values())
-    return ", ".join(f"{counts[status]} {status}" for status in (OK, UNSUPPORTED, WRONG, SKIPPED))
+    return ", ".join(f"{n} {status}" for status, n in sorted(counts.items()))
 
 
-def page(modules: Mapping[str, Mapping[str, Any]], limit: int, lower_only: bool) -> str:
+def page(modules: Mapping[str, Mapping[str, Any]], limit: int) -> str:
     """docs/module_coverage.md."""
-    how = (
-        "lowered to MAX\nbut not compiled: `ok` says that nothing but random numbers would run "
-        "on PyTorch, and nothing of values"
-        if lower_only
-        else "run on MAX and compared with eager: results, gradients of parameters and inputs,\n"
-        "buffers"
-    )
     spread = f" At most {limit} samples of a mode, spread over all." if limit else ""
     counts = Counter(module["status"] for module in modules.values())
-    ran = sum(counts[status] for status in (OK, UNSUPPORTED, WRONG))
+    ran = sum(counts[status] for status in (OK, LOWERED, UNSUPPORTED, WRONG))
     lines = [
         "# PyTorch's modules on MAX",
         "",
         "Written by `python -m tests.module_db --output docs`. Every entry of `module_db` in",
-        f"float32 on CPU, forward and backward, {how}.{spread}",
-        "A module is `ok` if all its samples are; `unsupported` names the first reason.",
+        "float32 on CPU, forward and backward, run on MAX and compared with eager: results,",
+        f"gradients of parameters and inputs, buffers.{spread}",
+        "A module is `ok` if all its samples are; `unsupported` names the first reason; `lowered`",
+        "was not compiled.",
         "",
         f"{ran} modules: {counts[OK]} ok ({100 * counts[OK] / max(ran, 1):.1f} %), "
-        f"{counts[UNSUPPORTED]} unsupported, {counts[WRONG]} wrong.",
+        f"{counts[UNSUPPORTED]} unsupported, {counts[LOWERED]} lowered, {counts[WRONG]} wrong.",
         "",
         "| module | status | samples | reason |",
         "|---|---|---|---|",

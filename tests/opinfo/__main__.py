@@ -2,6 +2,7 @@
 
 python -m tests.opinfo --lower-only                  what cannot run, in minutes: no compile
 python -m tests.opinfo --limit 3 --minutes 10        go on for ten minutes, keep the results
+python -m tests.opinfo --gradients --dtypes float64  forward and backward, not inference
 python -m tests.opinfo --limit 3 --fallback          what was unsupported, with the fallback
 python -m tests.opinfo --limit 3 --output docs       finish, and write docs/op_coverage.md
 """
@@ -17,7 +18,8 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from tests.opinfo import fallback, report, sweep
+from tests.opinfo import fallback, gradients, report, sweep
+from tests.testing import training
 
 
 def _part(text: str) -> tuple[int, int]:
@@ -36,11 +38,13 @@ def main() -> None:
     )
     parser.add_argument("--limit", type=int, default=0, help="samples of an entry; 0 for all")
     parser.add_argument("--chunk", type=int, default=150, help="samples of one Module")
+    parser.add_argument("--gradients", action="store_true", help="of a sum of all results")
     parser.add_argument("--lower-only", action="store_true", help="neither compile nor run")
     parser.add_argument("--retry", action="store_true", help="again what was not ok or lowered")
     parser.add_argument("--fallback", action="store_true", help="the unsupported, through PyTorch")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no Module after these")
     parser.add_argument("--state", type=Path, default=Path("opinfo.json"), help="results so far")
+    parser.add_argument("--beside", type=Path, nargs="*", default=[], help="for the page as well")
     parser.add_argument("--output", type=Path, help="folder for op_coverage.md")
     args = parser.parse_args()
     console = Console(width=160)
@@ -50,25 +54,25 @@ def main() -> None:
     )
     for name in args.dtypes:
         dtype = getattr(torch, name)
+        title = f"{report.GRADIENTS} {name}" if args.gradients else name
         entries = sweep.entries(args.ops)
         if args.fallback:
-            strict = results.get(name, {})
-            refused = {
-                k for k, verdict in strict.items() if verdict["status"] == report.UNSUPPORTED
-            }
+            strict = results.get(title, {})
+            refused = {k for k in strict if strict[k]["status"] == report.UNSUPPORTED}
             entries = [entry for entry in entries if entry.formatted_name in refused]
-            name += report.WITH_FALLBACK
-        done = results.setdefault(name, {})
+            title += report.WITH_FALLBACK
+        done = results.setdefault(title, {})
         settled = {
             entry
             for entry, verdict in done.items()
             if not args.retry or verdict["status"] in (report.OK, report.LOWERED, report.SKIPPED)
         }
-        waiting: list[sweep.Sample] = []
+        waiting: list[Any] = []
         part, parts = args.part
         entries = [e for e in entries[part::parts] if e.formatted_name not in settled]
         for number, entry in enumerate(entries, 1):
-            waiting += sweep.samples(entry, dtype, args.limit)
+            kind = gradients if args.gradients else sweep
+            waiting += kind.samples(entry, dtype, args.limit)
             if len(waiting) >= args.chunk or number == len(entries):
                 if time.monotonic() > end:
                     break
@@ -76,15 +80,18 @@ def main() -> None:
                 if args.fallback:
                     fallback.run(waiting)
                 else:
-                    sweep.run(waiting, lower_only=args.lower_only)
+                    runner = training if args.gradients else sweep
+                    runner.run(waiting, lower_only=args.lower_only)
                 done.update(report.by_entry(waiting))
                 args.state.write_text(json.dumps(results, indent=1, sort_keys=True))
                 seconds = time.monotonic() - start
                 console.print(
-                    f"{name}: {number} of {len(entries)} entries, {report.totals(done)}; "
+                    f"{title}: {number} of {len(entries)} entries, {report.totals(done)}; "
                     f"{len(waiting)} samples in {seconds:.0f} s"
                 )
                 waiting = []
+    for path in args.beside:
+        results |= json.loads(path.read_text())
     if args.output:
         (args.output / "op_coverage.md").write_text(report.page(results, args.limit))
 

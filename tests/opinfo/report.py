@@ -15,9 +15,18 @@ if TYPE_CHECKING:  # it imports the database, which takes seconds; the page is r
 
 VALUES = "the trace depends on values of its tensors"
 ERRORS = "it raises an error that depends on values"
+GRADIENTS = "gradients"
+"""Before a dtype: forward and backward were run, not inference."""
 WITH_FALLBACK = " with fallback"
 
 Verdict = Mapping[str, Any]
+
+_GRADIENTS_NOTE = (
+    "",
+    f"`{GRADIENTS}`: the entries that have them, with samples that require them, through",
+    "AOTAutograd: results and the gradients of a weighted sum of all results, in one row each.",
+    "Random numbers are drawn by PyTorch there, as in training, and do not count as unsupported.",
+)
 
 
 def by_entry(samples: Sequence[Sample]) -> dict[str, dict[str, Any]]:
@@ -62,7 +71,7 @@ _KINDS = {
         or "repeat_interleave" in r
         or "not allocated" in r
     ),
-    "errors that depend on values": lambda r: r == ERRORS,
+    "errors that depend on values": lambda r: r == ERRORS or r.startswith("with_effects"),
     "dense factorisations": lambda r: _FACTORISATIONS.match(r) is not None,
     "refused by MAX's compiler": lambda r: r.startswith("MAX's compiler"),
     "no lowering yet": lambda r: True,
@@ -91,6 +100,7 @@ def page(results: Mapping[str, Mapping[str, Verdict]], limit: int) -> str:
         if limit
         else "**All samples were run**; the",
         "column `samples` says how many of how many.",
+        *(_GRADIENTS_NOTE if any(GRADIENTS in name for name in results) else ()),
         "",
         "| dtype | entries | ok | unsupported | wrong | ok % | samples run | of |",
         "|---|---|---|---|---|---|---|---|",

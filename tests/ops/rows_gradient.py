@@ -1,4 +1,4 @@
-"""Gradients that we decompose ourselves (`torch_max_backend/gradients.py`), `_foreach_*`, fma."""
+"""Gradients that we decompose ourselves (`gradients.py`, `grid_gradient.py`), `_foreach_*`, fma."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ aten = torch.ops.aten
 BOTH = [torch.float32, torch.float64]
 
 INDICES = t(values=[3, 1, 1, 0, 2, 3, 3], dtype=torch.int64)
+GRID = t(2, 3, 6, 2, low=-1.6, high=1.6)
+SOLID = t(1, 2, 1, 4, 3, low=-1.6, high=1.6)
 OFFSETS = t(values=[0, 2, 2, 5], dtype=torch.int64)
 
 
@@ -90,6 +92,18 @@ ROWS = [
             ("sum", t(7), 3),
             ("mean", None, 1),
         )
+    ),
+    *(
+        OpCase(
+            aten.grid_sampler_2d_backward.default,
+            (t(2, 3, 3, 6), t(2, 3, 4, 5), GRID, mode, padding, align, [True, True]),
+            dtypes=BOTH,
+        )
+        for mode, padding, align in ((0, 0, False), (0, 2, True), (1, 1, False), (2, 0, True))
+    ),
+    OpCase(
+        aten.grid_sampler_3d_backward.default,
+        (t(1, 2, 2, 1, 4), t(1, 2, 4, 5, 3), SOLID, 0, 1, False, [True, True]),
     ),
     *(OpCase(pdist, (t(5, 4), p), dtypes=BOTH) for p in (2.0, 1.0, 3.0, math.inf)),
     OpCase(pdist, (t(4, 3, prepare=repeated), 2.0)),

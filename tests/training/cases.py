@@ -68,6 +68,8 @@ class Case:
     """As torch.compile takes it; None where a number is to change without a compile."""
     group: str = ""
     """Cases of one group compile as one Module; that of "default" is the default run."""
+    together: bool = True
+    """Whether in a `compile_together()` block, or as a user who does not know of it."""
 
 
 def _mlp(name: str, optimizer: Callable[[Parameters], optim.Optimizer], **more: Any) -> Case:
@@ -105,7 +107,16 @@ CASES = [
         schedule=_cosine,
     ),
     _mlp("number rate, stairs", lambda p: optim.Adam(p, 0.01), schedule=_stairs, dynamic=None),
-    Case("cnn", Cnn, pictures, classes, lambda p: optim.SGD(p, 0.02), drawn=2, group="cnn"),
+    Case(
+        "cnn",
+        Cnn,
+        pictures,
+        classes,
+        lambda p: optim.SGD(p, 0.02),
+        drawn=2,
+        group="cnn",
+        together=False,
+    ),
     Case(
         "gpt",
         lambda: Gpt(layers=4),

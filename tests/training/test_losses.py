@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ def _trained(group: str) -> Runs:
     """All cases of a group: their graphs compile as one Module, after `WARM` steps on PyTorch."""
     torch._dynamo.reset()
     cases = [case for case in CASES if case.group == group]
+    together = all(case.together for case in cases)
+    assert together or len(cases) == 1
     trainings = [Training(case) for case in cases]
     steps = [torch.compile(t.step, backend=max_backend, dynamic=t.case.dynamic) for t in trainings]
     counts = []
@@ -31,15 +34,17 @@ def _trained(group: str) -> Runs:
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("error", FallbackWarning)
-        with compile_together():
+        with compile_together() if together else contextlib.nullcontext():
             for training, step in zip(trainings, steps, strict=True):
                 reset_compile_stats()
                 training.run(step, range(WARM))
                 counts.append(compile_stats())
+        after = compile_stats()
         for training, step, count in zip(trainings, steps, counts, strict=True):
             reset_compile_stats()
             training.run(step, range(WARM, WARM + STEPS))
             count["late"] = compile_stats()["graphs"]
+            count["modules"] = after["modules"]
     return {c.name: (t, n) for c, t, n in zip(cases, trainings, counts, strict=True)}
 
 
@@ -69,3 +74,6 @@ def test_fifty_steps(case: Case) -> None:
     # A forward draws its dropouts in PyTorch: an empty tensor and its values for each.
     assert counts["nodes_on_torch"] == 2 * case.drawn
     assert counts["late"] == 0, "a graph was compiled after the first steps"
+    # Forward and backward are one Module, the optimizer another; together, the whole group is one.
+    assert counts["modules"] <= (1 if case.together else 2)
+    assert counts["modules"] or counts["cache_hits"]  # none if all was stored by an earlier run

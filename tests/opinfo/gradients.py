@@ -1,0 +1,57 @@
+"""The gradients of PyTorch's OpInfo samples on MAX against eager's.
+
+The loss is a weighted sum of all that an op returns, after what the sample says to do with it
+(`output_process_fn_grad`: an eigenvector's sign says nothing). Forward and backward go through
+AOTAutograd as in a compiled model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+from torch.utils import _pytree as pytree
+
+from tests.testing.samples import spread
+from tests.testing.training import Function, TrainedSample
+
+
+class Sample(TrainedSample):
+    """One sample of an entry at a dtype."""
+
+    def __init__(self, entry: OpInfo, sample: SampleInput, total: int) -> None:
+        super().__init__()
+        self.entry, self.total = entry, total
+        self._input = sample
+
+    def read(self) -> tuple[Function, list[torch.Tensor]]:
+        sample = self._input
+        leaves, spec = pytree.tree_flatten(((sample.input, *sample.args), sample.kwargs))
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+
+        def function(*tensors: torch.Tensor) -> list[torch.Tensor]:
+            filled: list[Any] = list(leaves)
+            for place, tensor in zip(places, tensors, strict=True):
+                filled[place] = tensor
+            args, kwargs = pytree.tree_unflatten(filled, spec)
+            result = self.entry.gradcheck_wrapper(self.entry.op, *args, **kwargs)
+            result = sample.output_process_fn_grad(result)
+            return [r for r in pytree.tree_leaves(result) if isinstance(r, torch.Tensor)]
+
+        tensors = [leaves[i] for i in places]
+        results = function(*tensors)
+        if not any(result.requires_grad for result in results):
+            raise ValueError("no result has a gradient")
+        return function, tensors
+
+
+def samples(entry: OpInfo, dtype: torch.dtype, limit: int) -> Iterator[Sample]:
+    """The entry's samples if it has gradients; with a limit, spread over all of them."""
+    if not entry.supports_autograd or dtype not in entry.supported_backward_dtypes("cpu"):
+        return
+    torch.manual_seed(0)
+    found = list(entry.sample_inputs("cpu", dtype, requires_grad=True))
+    for sample in spread(found, limit):
+        yield Sample(entry, sample, len(found))
