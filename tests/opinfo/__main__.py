@@ -3,6 +3,7 @@
 python -m tests.opinfo --lower-only                  what cannot run, in minutes: no compile
 python -m tests.opinfo --limit 3 --minutes 10        go on for ten minutes, keep the results
 python -m tests.opinfo --gradients --dtypes float64  forward and backward, not inference
+python -m tests.opinfo --limit 3 --fallback          what was unsupported, with the fallback
 python -m tests.opinfo --limit 3 --output docs       finish, and write docs/op_coverage.md
 """
 
@@ -17,7 +18,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from tests.opinfo import gradients, report, sweep
+from tests.opinfo import fallback, gradients, report, sweep
 from tests.testing import training
 
 
@@ -40,6 +41,7 @@ def main() -> None:
     parser.add_argument("--gradients", action="store_true", help="of a sum of all results")
     parser.add_argument("--lower-only", action="store_true", help="neither compile nor run")
     parser.add_argument("--retry", action="store_true", help="again what was not ok or lowered")
+    parser.add_argument("--fallback", action="store_true", help="the unsupported, through PyTorch")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no Module after these")
     parser.add_argument("--state", type=Path, default=Path("opinfo.json"), help="results so far")
     parser.add_argument("--beside", type=Path, nargs="*", default=[], help="for the page as well")
@@ -53,6 +55,12 @@ def main() -> None:
     for name in args.dtypes:
         dtype = getattr(torch, name)
         title = f"{report.GRADIENTS} {name}" if args.gradients else name
+        entries = sweep.entries(args.ops)
+        if args.fallback:
+            strict = results.get(title, {})
+            refused = {k for k in strict if strict[k]["status"] == report.UNSUPPORTED}
+            entries = [entry for entry in entries if entry.formatted_name in refused]
+            title += report.WITH_FALLBACK
         done = results.setdefault(title, {})
         settled = {
             entry
@@ -61,8 +69,7 @@ def main() -> None:
         }
         waiting: list[Any] = []
         part, parts = args.part
-        entries = [e for e in sweep.entries(args.ops) if e.formatted_name not in settled]
-        entries = entries[part::parts]
+        entries = [e for e in entries[part::parts] if e.formatted_name not in settled]
         for number, entry in enumerate(entries, 1):
             kind = gradients if args.gradients else sweep
             waiting += kind.samples(entry, dtype, args.limit)
@@ -70,7 +77,11 @@ def main() -> None:
                 if time.monotonic() > end:
                     break
                 start = time.monotonic()
-                (training if args.gradients else sweep).run(waiting, lower_only=args.lower_only)
+                if args.fallback:
+                    fallback.run(waiting)
+                else:
+                    runner = training if args.gradients else sweep
+                    runner.run(waiting, lower_only=args.lower_only)
                 done.update(report.by_entry(waiting))
                 args.state.write_text(json.dumps(results, indent=1, sort_keys=True))
                 seconds = time.monotonic() - start
