@@ -50,10 +50,15 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def compiled(folders: dict[str, Path]) -> None:
-    """Every script has run once, so that what it needs is compiled."""
+def compiled(request: pytest.FixtureRequest, folders: dict[str, Path]) -> None:
+    """Every script of the chosen tests has run once, so that what it needs is compiled."""
+    names = {
+        item.callspec.params["name"]
+        for item in request.session.items
+        if item.path == Path(__file__) and "compiled" in item.fixturenames
+    }
     with many_models(), compile_together():
-        for name in SAVED:
+        for name in (name for name in SAVED if name in names):
             for source in sources(name, folders):
                 run(name, *source)
 
