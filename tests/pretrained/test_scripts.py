@@ -17,7 +17,10 @@ from tests.pretrained.saved_models import SAVED
 from tests.zoo.harness import many_models
 from torch_max_backend import compile_stats, compile_together
 
-pytestmark = pytest.mark.xdist_group("pretrained")
+pytestmark = [
+    pytest.mark.xdist_group("pretrained"),
+    pytest.mark.filterwarnings("error:a graph stays on PyTorch"),
+]
 
 SCRIPTS = Path(__file__).parents[2] / "pretrained_models"
 MORE = {

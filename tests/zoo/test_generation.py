@@ -14,7 +14,11 @@ from tests.zoo import generation, harness
 from tests.zoo.generation import CACHES, GENERATORS, WAYS, Way
 from torch_max_backend import compile_stats, compile_together, max_backend
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("generation")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("generation"),
+    pytest.mark.filterwarnings("error:a graph stays on PyTorch"),
+]
 
 MOST_COMPILES = {"static": 3, "dynamic": 3, "window": 7}
 """The prompt, one token, and one token after a cache of any length; Dynamo traces a layer with a
