@@ -20,7 +20,16 @@ IR = ROOT / "torch_ir"
 FLOORS = [
     ["errors", "types", "stats", "foreach", "gradients"],
     ["flags", "devices", "program", "on_torch", "decompositions", "grouped_matmul"],
-    ["constants", "shapes", "artifacts", "compile_history", "registry", "weights", "folding"],
+    [
+        "constants",
+        "shapes",
+        "artifacts",
+        "compile_history",
+        "registry",
+        "weights",
+        "folding",
+        "fusion",
+    ],
     ["promotion", "mojo_kernels", "progress", "fingerprint"],
     ["aten_functions", "graph_builder"],
     ["fx_importer", "ir_importer"],

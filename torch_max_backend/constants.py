@@ -43,6 +43,13 @@ def scalar(value: Scalar | Dim, dtype: torch.dtype, device: DeviceRef) -> MaxTen
     return constant(value, dtype, device)
 
 
+def sizes(values: Sequence[Size], device: DeviceRef) -> MaxTensor:
+    """An int64 tensor of sizes, symbolic or not."""
+    if all(isinstance(value, int) for value in values):
+        return constant([int(value) for value in values], torch.int64, device)
+    return ops.shape_to_tensor(list(values)).to(device)
+
+
 _COMBINED = {
     Max: lambda a, b: ops.max(a, b),
     Min: lambda a, b: ops.min(a, b),

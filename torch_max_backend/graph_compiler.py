@@ -18,6 +18,7 @@ from torch_max_backend.compiled_graph import CompiledGraph, Kind, PartitionedGra
 from torch_max_backend.engine import ENGINE
 from torch_max_backend.errors import FallbackWarning, LoweringError, MaxCompilerError
 from torch_max_backend.folding import fold_constants
+from torch_max_backend.fusion import fuse
 from torch_max_backend.fx_importer import import_fx, source_line
 from torch_max_backend.partition import Partition, divide, random_nodes, refused_nodes
 from torch_max_backend.runtime import BoxedCall
@@ -96,8 +97,10 @@ class GraphCompiler:
         placeholders = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
         positions = [i for i, name in enumerate(placeholders) if name in static]
         program = fold_constants(import_fx(gm, positions))
-        if kind is Kind.INFERENCE and self.options.pack_weights:
-            program = pack_weights(program)
+        if kind is Kind.INFERENCE:
+            program = fuse(program)
+            if self.options.pack_weights:
+                program = pack_weights(program)
         what = profiling.describe(gm, kind.value)
         graph = CompiledGraph(
             program, self._waiting(gm), self.kernels, what, kind, self.may_fall_back

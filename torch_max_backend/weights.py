@@ -9,7 +9,8 @@ operand is a parameter, so we hand in the tiles instead:
    version has changed (`PackedWeight`).
 
 One row (a decoded token) times a weight that is stored transposed needs no tiles: memory decides,
-and `torch_max_backend.matvec` streams the weight as it is.
+and `torch_max_backend.matvec` streams the weight as it is. The products of one row with two or
+three weights (query, key and value; gate and up) are one `torch_max_backend.matvec_group`.
 
 The compiled code holds no values: one artifact serves every checkpoint. A parameter that two
 graphs pack alike is packed once. What cannot be seen is a write that bypasses PyTorch's version
@@ -40,8 +41,12 @@ from torch_max_backend.program import (
 _LIBRARY = torch.library.Library("torch_max_backend", "FRAGMENT")
 _LIBRARY.define("packed_mm(Tensor self, Tensor packed, int n) -> Tensor")
 _LIBRARY.define("matvec(Tensor self, Tensor weight) -> Tensor")
+_LIBRARY.define("panel_mm(Tensor self, Tensor panels, int n, int columns) -> Tensor")
+_LIBRARY.define("matvec_group(Tensor self, Tensor[] weights) -> Tensor")
 packed_mm = torch.ops.torch_max_backend.packed_mm
+panel_mm = torch.ops.torch_max_backend.panel_mm
 matvec = torch.ops.torch_max_backend.matvec
+matvec_group = torch.ops.torch_max_backend.matvec_group
 
 
 def _matvec(self: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -51,6 +56,25 @@ def _matvec(self: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 _LIBRARY.impl("matvec", _matvec, "CPU")
 _LIBRARY.impl("matvec", _matvec, "Meta")
+
+
+def _matvec_group(self: torch.Tensor, weights: list[torch.Tensor]) -> torch.Tensor:
+    """PyTorch's own way: the products one after the other in the last dim."""
+    return torch.cat([self @ weight.t() for weight in weights], 1)
+
+
+_LIBRARY.impl("matvec_group", _matvec_group, "CPU")
+_LIBRARY.impl("matvec_group", _matvec_group, "Meta")
+
+
+def _panel_mm(self: torch.Tensor, panels: torch.Tensor, n: int, columns: int) -> torch.Tensor:
+    """PyTorch's own way: `panels` as `Panels.layout` leaves them, put back in order."""
+    k = self.shape[1]
+    return self @ panels.view(-1, k, columns).transpose(0, 1).reshape(k, -1)[:, :n]
+
+
+_LIBRARY.impl("panel_mm", _panel_mm, "CPU")
+_LIBRARY.impl("panel_mm", _panel_mm, "Meta")
 
 aten = torch.ops.aten
 FLOAT_BYTES = 4
@@ -68,6 +92,16 @@ class Tiles:
         across = min(self.block // depth // self.columns, -(-n // self.columns))
         width = across * self.columns
         return Layout(k, n, transposed, self.columns, depth, -(-n // width) * width)
+
+
+@dataclass(frozen=True)
+class Panels:
+    """How our own kernel wants it: panels of two vectors' columns over the whole depth."""
+
+    columns: int
+
+    def layout(self, k: int, n: int, transposed: bool) -> Layout:
+        return Layout(k, n, transposed, self.columns, k, -(-n // self.columns) * self.columns)
 
 
 @dataclass(frozen=True)
@@ -100,16 +134,16 @@ class Layout:
 
 
 @functools.cache
-def tiles(rows: int) -> Tiles | None:
-    """MAX's tiling for a matmul of `rows` rows (0: symbolic); None on CPUs that we do not know."""
+def tiles(rows: int) -> Tiles | Panels | None:
+    """The tiling for a matmul of `rows` rows (0: symbolic); None on CPUs that we do not know."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return None
     flags = _cpu_flags()
-    if "avx512f" in flags:
+    if "avx512f" in flags:  # MAX's own kernel: ours was not measured there
         columns = 48 if 0 < rows <= 32 else 64
         return Tiles(columns, 512 * 1024 // FLOAT_BYTES)
     if "avx2" in flags:
-        return Tiles(24, 256 * 1024 // FLOAT_BYTES)
+        return Panels(16)
     return None
 
 
@@ -167,7 +201,9 @@ def pack_weights(program: Program) -> Program:
     calls: list[Call] = []
     for call in program.calls:
         calls.extend(_packed_calls(call, parameters, transposes, specs, packed))
-    if not any(call.op in (matvec.default, packed_mm.default) for call in calls):
+    calls = _grouped(calls, parameters)
+    ours = (matvec.default, matvec_group.default, packed_mm.default, panel_mm.default)
+    if not any(call.op in ours for call in calls):
         return program
     return dataclasses.replace(
         program, calls=live_calls(calls, program.results()), packed=list(packed.values())
@@ -224,9 +260,13 @@ def _packed_calls(
         item = packed.setdefault(
             (name, layout), PackedInput(f"{name}_packed{len(packed)}", name, layout)
         )
-        product = dataclasses.replace(
-            call, op=packed_mm.default, args=(left, Ref(item.name), n), kwargs={}
-        )
+        args = (left, Ref(item.name), n)
+        if isinstance(tiling, Panels):
+            product = dataclasses.replace(
+                call, op=panel_mm.default, args=(*args, tiling.columns), kwargs={}
+            )
+        else:
+            product = dataclasses.replace(call, op=packed_mm.default, args=args, kwargs={})
     if bias is None:
         return [product]
     product = dataclasses.replace(product, name=f"{call.name}_product")
@@ -234,3 +274,59 @@ def _packed_calls(
         product,
         dataclasses.replace(call, op=aten.add.Tensor, args=(Ref(product.name), bias), kwargs={}),
     ]
+
+
+GROUP = 3
+"""Weights of a `matvec_group` at most: what its kernel takes."""
+
+
+def _grouped(calls: list[Call], parameters: dict[str, TensorInput]) -> list[Call]:
+    """`calls` with products of the same row as one call, where the first of them stood."""
+    views = {
+        call.name: (call.args[0], str(call.args[1]))
+        for call in calls
+        if call.op in (aten.view.default, aten._unsafe_view.default) and not call.kwargs
+    }
+    groups: dict[object, list[list[Call]]] = {}
+    for call in calls:
+        if call.op is matvec.default:
+            row, weight = call.args
+            dtype = parameters[weight.name].spec.dtype
+            found = groups.setdefault((views.get(row.name, row), dtype), [])
+            if not found or len(found[-1]) == GROUP:
+                found.append([])
+            found[-1].append(call)
+    group_of = {
+        call.name: group
+        for found in groups.values()
+        for group in found
+        if len(group) > 1
+        for call in group
+    }
+    result = []
+    for call in calls:
+        group = group_of.get(call.name)
+        if group is None:
+            result.append(call)
+        elif call is group[0]:
+            result.extend(_group_calls(group))
+    return result
+
+
+def _group_calls(group: list[Call]) -> list[Call]:
+    """The common product, and a slice of it for each of the calls."""
+    first = group[0]
+    specs = [call.outputs[0] for call in group]
+    widths = [spec.shape[1] for spec in specs if spec is not None]
+    whole = dataclasses.replace(specs[0], shape=(1, sum(widths)))  # type: ignore[type-var]
+    args = (first.args[0], [call.args[1] for call in group])
+    name = f"{first.name}_group"
+    product = dataclasses.replace(
+        first, name=name, op=matvec_group.default, args=args, outputs=(whole,)
+    )
+    slices, start = [], 0
+    for call, width in zip(group, widths, strict=True):
+        place = (Ref(name), 1, start, start + width)
+        slices.append(dataclasses.replace(call, op=aten.slice.Tensor, args=place))
+        start += width
+    return [product, *slices]

@@ -2,6 +2,7 @@
 
 python -m tests.opinfo --lower-only                  what cannot run, in minutes: no compile
 python -m tests.opinfo --limit 3 --minutes 10        go on for ten minutes, keep the results
+python -m tests.opinfo --limit 3 --fallback          what was unsupported, with the fallback
 python -m tests.opinfo --limit 3 --output docs       finish, and write docs/op_coverage.md
 """
 
@@ -16,7 +17,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from tests.opinfo import report, sweep
+from tests.opinfo import fallback, report, sweep
 
 
 def _part(text: str) -> tuple[int, int]:
@@ -37,6 +38,7 @@ def main() -> None:
     parser.add_argument("--chunk", type=int, default=150, help="samples of one Module")
     parser.add_argument("--lower-only", action="store_true", help="neither compile nor run")
     parser.add_argument("--retry", action="store_true", help="again what was not ok or lowered")
+    parser.add_argument("--fallback", action="store_true", help="the unsupported, through PyTorch")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no Module after these")
     parser.add_argument("--state", type=Path, default=Path("opinfo.json"), help="results so far")
     parser.add_argument("--output", type=Path, help="folder for op_coverage.md")
@@ -48,6 +50,14 @@ def main() -> None:
     )
     for name in args.dtypes:
         dtype = getattr(torch, name)
+        entries = sweep.entries(args.ops)
+        if args.fallback:
+            strict = results.get(name, {})
+            refused = {
+                k for k, verdict in strict.items() if verdict["status"] == report.UNSUPPORTED
+            }
+            entries = [entry for entry in entries if entry.formatted_name in refused]
+            name += report.WITH_FALLBACK
         done = results.setdefault(name, {})
         settled = {
             entry
@@ -56,15 +66,17 @@ def main() -> None:
         }
         waiting: list[sweep.Sample] = []
         part, parts = args.part
-        entries = [e for e in sweep.entries(args.ops) if e.formatted_name not in settled]
-        entries = entries[part::parts]
+        entries = [e for e in entries[part::parts] if e.formatted_name not in settled]
         for number, entry in enumerate(entries, 1):
             waiting += sweep.samples(entry, dtype, args.limit)
             if len(waiting) >= args.chunk or number == len(entries):
                 if time.monotonic() > end:
                     break
                 start = time.monotonic()
-                sweep.run(waiting, lower_only=args.lower_only)
+                if args.fallback:
+                    fallback.run(waiting)
+                else:
+                    sweep.run(waiting, lower_only=args.lower_only)
                 done.update(report.by_entry(waiting))
                 args.state.write_text(json.dumps(results, indent=1, sort_keys=True))
                 seconds = time.monotonic() - start

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # it imports the database, which takes seconds; the page is r
 
 VALUES = "the trace depends on values of its tensors"
 ERRORS = "it raises an error that depends on values"
+WITH_FALLBACK = " with fallback"
 
 Verdict = Mapping[str, Any]
 
@@ -83,7 +84,8 @@ def page(results: Mapping[str, Mapping[str, Verdict]], limit: int) -> str:
         "(`op_db`) with its own samples on CPU, traced as for inference, lowered to MAX whole (no",
         "node on PyTorch), compiled, run and compared with eager in values, dtype and shape. An",
         "entry is `ok` if every sample that was run is. Entries whose samples give no tensor, or",
-        "that have none at a dtype, are not counted.",
+        "that have none at a dtype, are not counted. A row `with fallback`: the unsupported ones",
+        "again, through `torch.compile` as users have it, PyTorch running what MAX cannot.",
         "",
         f"**At most {limit} samples of an entry were run**, spread evenly over all that it has; the"
         if limit
@@ -118,6 +120,8 @@ def _gaps(dtype: str, entries: Mapping[str, Verdict]) -> list[str]:
     for name, entry in sorted(entries.items()):
         if entry["status"] == UNSUPPORTED:
             kinds.setdefault(kind(entry), []).append(name)
+    if not kinds:
+        return []
     lines = [
         "",
         f"## Why unsupported: {dtype}",

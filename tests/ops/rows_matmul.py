@@ -5,7 +5,7 @@ import math
 import torch
 
 from tests.ops.cases import FLOATS, HALF, INTS, OpCase, t
-from torch_max_backend.weights import matvec
+from torch_max_backend.weights import _cpu_flags, matvec, matvec_group, panel_mm
 
 aten = torch.ops.aten
 NUMBERS = [*FLOATS, *INTS]
@@ -16,8 +16,14 @@ def _m(*shape, **keywords):
     return t(*shape, low=-2, high=3, **keywords)
 
 
+def _product_and_more(left, right, bias):
+    return torch.tanh(left @ right + bias).transpose(-1, -2) * 2
+
+
 NAN = t(3, 5, prepare=lambda x: x.fill_(math.nan))
 LOOSE = (5e-2, 2e-2)
+PANEL = 32 if "avx512f" in _cpu_flags() else 16
+"""Columns of a panel: two vectors of this CPU."""
 
 ROWS = [
     OpCase(aten.addbmm.default, (_m(3, 5), _m(2, 3, 4), _m(2, 4, 5)), dtypes=SOME, tolerance=LOOSE),
@@ -61,6 +67,13 @@ ROWS = [
     OpCase(aten.bmm.default, (t(1, 3, 4, special=True), _m(1, 4, 5))),
     OpCase(aten.dot.default, (_m(7), _m(7)), dtypes=SOME),
     OpCase(aten.dot.default, (_m(0), _m(0))),
+    # More rows than pass by a panel at once, deeper than a panel, columns that fill no panel.
+    OpCase(aten.mm.default, (_m(200, 401), _m(401, 37)), dtypes=[torch.float32, *HALF]).within(
+        1.0, 2e-2
+    ),
+    OpCase(aten.linear.default, (_m(3, 7, 401), _m(37, 401), _m(37)), dtypes=FLOATS).within(
+        1.0, 2e-2
+    ),
     OpCase(torch.einsum, ("bij,bkj->bik", _m(2, 3, 4), _m(2, 5, 4))),
     OpCase(aten.linear.default, (_m(2, 3, 4), _m(5, 4), _m(5)), dtypes=FLOATS),
     OpCase(aten.linear.default, (_m(4), _m(5, 4), _m(5))),
@@ -74,6 +87,9 @@ ROWS = [
             ((2, 3, 4), (4, 5)),
             ((2, 3, 4), (4,)),
             ((2, 1, 3, 4), (6, 4, 5)),
+            ((3, 7, 9), (1, 9, 33)),
+            ((1, 7, 9), (3, 9, 33)),
+            ((4,), (3, 4, 5)),
         ]
     ],
     OpCase(aten.mm.default, (_m(3, 4), _m(4, 5)), dtypes=NUMBERS),
@@ -87,9 +103,18 @@ ROWS = [
     OpCase(aten.mv.default, (_m(3, 4), _m(4)), dtypes=SOME),
     OpCase(aten.mv.default, (_m(3, 0), _m(0))),
     OpCase(aten.vdot.default, (_m(7), _m(7)), dtypes=FLOATS),
+    # What follows a product is computed where its sums are.
+    OpCase(_product_and_more, (_m(2, 7, 9), _m(2, 9, 33), _m(33))),
+    OpCase(_product_and_more, (_m(7, 9), _m(9, 33), _m(33))),
     OpCase(matvec.default, (_m(1, 300), _m(70, 300)), dtypes=[torch.float32, *HALF]).within(
         0.5, 2e-2
     ),
     OpCase(matvec.default, (_m(1, 5), _m(3, 5))),
+    OpCase(panel_mm.default, (_m(13, 9), _m(9, 2 * PANEL), 2 * PANEL - 3, PANEL)),
+    OpCase(panel_mm.default, (_m(200, 800), _m(800, PANEL), PANEL, PANEL)).within(1e-2, 1e-4),
+    OpCase(matvec_group.default, (_m(1, 300), [_m(70, 300), _m(33, 300), _m(2, 300)])).within(
+        1e-3, 1e-4
+    ),
+    OpCase(matvec_group.default, (_m(1, 5), [_m(3, 5), _m(9, 5)]), dtypes=[torch.float32, *HALF]),
     OpCase(torch.nn.functional.bilinear, (_m(3, 4), _m(3, 5), _m(2, 4, 5), _m(2))),
 ]

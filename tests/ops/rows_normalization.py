@@ -1,8 +1,9 @@
-"""Rows of batch, group, instance and layer norm. RMS norm reaches us as pointwise ops."""
+"""Rows of batch, group, instance, layer and RMS norm."""
 
 import torch
 
 from tests.ops.cases import FLOATS, HALF, OpCase, t
+from torch_max_backend.fusion import rms_norm
 
 aten = torch.ops.aten
 F32 = torch.float32
@@ -119,6 +120,12 @@ ROWS = [
     OpCase(torch.nn.functional.layer_norm, (t(3, 6), [6], None, _channel(6), 0.0)),
     OpCase(torch.nn.functional.layer_norm, (t(3, 6), [6], _channel(6), None, 1e-12)),
     OpCase(torch.nn.functional.layer_norm, (t(3, 6, special=True), [6])),
+    OpCase(
+        torch.nn.functional.layer_norm,
+        (t(2, 3, 301, low=-2, high=4), [301], _channel(301), _channel(301)),
+        dtypes=FLOATS,
+    ),
+    OpCase(torch.nn.functional.layer_norm, (t(2, 4100, low=9, high=11), [4100])),
     OpCase(torch.nn.functional.layer_norm, (t(0, 6), [6])),
     OpCase(torch.nn.functional.layer_norm, (t(6), [6])),
     OpCase(torch.nn.functional.layer_norm, (t(3, 6, low=999, high=1001), [6])).within(1e-3, 1e-3),
@@ -140,4 +147,10 @@ ROWS = [
             ALL_GRADS,
         ),
     ).within(1e-4, 1e-4),
+    OpCase(
+        rms_norm.default,
+        (t(2, 3, 301, low=-2, high=4), _channel(301), 1e-5),
+        dtypes=[torch.float32, torch.float64],
+    ),
+    OpCase(rms_norm.default, (t(3, 6, special=True), None, 1e-6)),
 ]

@@ -75,11 +75,13 @@ def check(function: Compiled, *args: torch.Tensor) -> None:
     torch.testing.assert_close(function(*args), function.eager(*args), atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("tiling", [weights.Tiles(24, 65536), weights.Panels(16)])
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(("k", "n"), [(1, 1), (7, 24), (300, 70), (3000, 100), (5000, 3)])
-def test_packing_loses_nothing(k: int, n: int, transposed: bool) -> None:
+def test_packing_loses_nothing(
+    k: int, n: int, transposed: bool, tiling: weights.Tiles | weights.Panels
+) -> None:
     weight = torch.randn(n, k) if transposed else torch.randn(k, n)
-    tiling = weights.Tiles(24, 65536)
     layout = tiling.layout(k, n, transposed)
     packed = layout.pack(weight)
     assert packed.shape == (k, layout.padded)

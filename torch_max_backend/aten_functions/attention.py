@@ -1,6 +1,6 @@
 """Scaled dot product attention, forward and backward. Sorted by ATen name.
 
-Inference runs MAX's flash kernel. Where the logsumexp is asked for (training), attention is a
+Inference runs a kernel of ours. Where the logsumexp is asked for (training), attention is a
 composition, because that kernel does not tell it.
 """
 
@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 
 import torch
-from max.graph import Shape, TensorType, ops
+from max.graph import Shape, ops
 
 from torch_max_backend import constants, mojo_kernels, promotion, shapes
 from torch_max_backend.aten_functions.activation import aten_gelu, aten_relu
-from torch_max_backend.aten_functions.matmul import aten_linear
+from torch_max_backend.aten_functions.matmul import aten_linear, product
+from torch_max_backend.aten_functions.normalization import layer_norm
 from torch_max_backend.aten_functions.reduction import extremum, total
 from torch_max_backend.registry import map_to
-from torch_max_backend.types import CallInfo, MaxTensor
+from torch_max_backend.types import CallInfo, MaxTensor, Size
 
 aten = torch.ops.aten
 
@@ -58,23 +59,26 @@ def _mask(
 
 
 def _flash(
-    query: MaxTensor, key: MaxTensor, value: MaxTensor, mask: MaxTensor | None, scale: float | None
+    query: MaxTensor,
+    key: MaxTensor,
+    value: MaxTensor,
+    mask: MaxTensor | None,
+    is_causal: bool,
+    scale: float | None,
 ) -> MaxTensor:
-    """MAX's kernel: [batch, length, heads, width], key and value may have fewer heads."""
-    # The kernel takes the scale as float32, too coarse for float64.
-    scaled = promotion.dtype_of(query) is torch.float64
-    one = constants.scalar(1.0, torch.float32, query.device)
-    factor = one if scaled else _factor(query, scale)
-    if scaled:
-        query = query * _factor(query, scale)
-    across = [ops.permute(x, [0, 2, 1, 3]) for x in (query, key, value)]
-    output_type = TensorType(query.dtype, across[0].shape, query.device)
-    name = "mo.composite.no_mask_flash_attention_cpu"
-    if mask is not None:
-        name = "mo.composite.masked_flash_attention_cpu"
-        # It reads beyond a mask whose first dims are ones; this broadcast is fused into it.
-        across.append(shapes.broadcast_to(mask, [*query.shape[:3], key.shape[2]]))
-    result = ops.custom(name, query.device, [*across, factor], [output_type])[0].tensor
+    """Our kernel: [batch, length, heads, width], key and value may have fewer heads."""
+    inputs = [ops.permute(x, [0, 2, 1, 3]) for x in (query, key, value)]
+    inputs.append(_factor(query, scale).reshape([1]))
+    batch, length, heads, _ = inputs[0].shape
+    outputs = [(promotion.dtype_of(query), [batch, length, heads, value.shape[-1]])]
+    if mask is None:
+        result = mojo_kernels.call("tmb_attention", inputs, outputs, {"causal": is_causal})[0]
+    else:
+        # The kernel repeats the other dims itself.
+        sizes: list[Size] = [1] * (4 - len(mask.shape))
+        sizes += [*shapes.sizes(mask)[:-1], shapes.size(key.shape[2])]
+        inputs.append(shapes.broadcast_to(mask, sizes))
+        result = mojo_kernels.call("tmb_attention_masked", inputs, outputs)[0]
     return ops.permute(result, [0, 2, 1, 3])
 
 
@@ -107,7 +111,7 @@ def _turned(tensor: MaxTensor) -> MaxTensor:
 def _scores(
     query: MaxTensor, key: MaxTensor, mask: MaxTensor | None, scale: float | None
 ) -> MaxTensor:
-    scores = (query * _factor(query, scale)) @ _turned(key)
+    scores = product(query * _factor(query, scale), key, transposed=True)
     return scores if mask is None else scores + mask
 
 
@@ -138,17 +142,15 @@ def _attention(
 ) -> MaxTensor:
     dtype = promotion.dtype_of(query)
     query, key, value = (promotion.opmath(x) for x in (query, key, value))
-    mask = _mask(query, key, attn_mask, is_causal)
-    seen = None if is_causal else mask  # a causal mask leaves each query its first key
-    plain = len(query.shape) == len(key.shape) == 4 and all(
-        shapes.size(n) != 0 for x in (query, key) for n in x.shape
-    )
-    if plain and shapes.same(query.shape[-1], value.shape[-1]):
-        result = _without_blind(_flash(query, key, value, mask, scale), seen)
+    if len(query.shape) == len(key.shape) == 4:
+        mask = None if is_causal else _mask(query, key, attn_mask, False)
+        result = _flash(query, key, value, mask, is_causal, scale)
     else:
+        mask = _mask(query, key, attn_mask, is_causal)
+        seen = None if is_causal else mask  # a causal mask leaves each query its first key
         if len(query.shape) > 2:
             key, value = _repeat_heads(key, query), _repeat_heads(value, query)
-        result = _weights(_scores(query, key, mask, scale), seen) @ value
+        result = product(_weights(_scores(query, key, mask, scale), seen), value)
     return promotion.cast(result, dtype)
 
 
@@ -179,7 +181,7 @@ def aten__scaled_dot_product_flash_attention_for_cpu(
     logsumexp = (top + ops.log(sums)).reshape(scores.shape[:-1])
     meta = call.outputs[1]
     assert meta is not None
-    return promotion.cast(weights @ value, dtype), promotion.cast(logsumexp, meta.dtype)
+    return promotion.cast(product(weights, value), dtype), promotion.cast(logsumexp, meta.dtype)
 
 
 # _scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)
@@ -207,12 +209,12 @@ def aten__scaled_dot_product_flash_attention_for_cpu_backward(
     last = len(scores.shape) - 1
     # The scores' own softmax: the saved logsumexp would bring its rounding with it.
     weights = _weights(scores, None if is_causal else mask)
-    grad_value = _turned(weights) @ grad_out
-    grad_weights = grad_out @ _turned(value)
+    grad_value = product(_turned(weights), grad_out)
+    grad_weights = product(grad_out, value, transposed=True)
     shared = total(grad_out * out, [last], keepdim=True)
     grad_scores = weights * (grad_weights - shared) * _factor(query, scale)
-    grad_query = grad_scores @ key
-    grad_key = _turned(grad_scores) @ query
+    grad_query = product(grad_scores, key)
+    grad_key = product(_turned(grad_scores), query)
     grads = (grad_query, _sum_heads(grad_key, narrow), _sum_heads(grad_value, narrow))
     grad_query, grad_key, grad_value = (promotion.cast(grad, dtype) for grad in grads)
     return grad_query, grad_key, grad_value
@@ -259,8 +261,7 @@ def aten__transformer_encoder_layer_fwd(
     """What nn.TransformerEncoderLayer runs in eval mode; PyTorch has no decomposition for it."""
 
     def norm(x: MaxTensor, weight: MaxTensor, bias: MaxTensor) -> MaxTensor:
-        values, gamma, beta = (promotion.opmath(tensor) for tensor in (x, weight, bias))
-        return promotion.cast(ops.layer_norm(values, gamma, beta, eps), promotion.dtype_of(x))
+        return layer_norm(x, [embed_dim], weight, bias, eps)[0]
 
     def attend(x: MaxTensor) -> MaxTensor:
         batch, length, _ = shapes.sizes(x)

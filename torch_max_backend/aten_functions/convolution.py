@@ -1,8 +1,4 @@
-"""Convolution, forward and backward, in one to three dimensions. Sorted by ATen name.
-
-MAX convolves channels-last tensors (NHWC) with filters [*window, in, out]; PyTorch's are NCHW with
-[out, in, *window]. The permutes around each convolution are MAX's to cancel.
-"""
+"""Convolution, forward and backward, in one to three dimensions. Sorted by ATen name."""
 
 from __future__ import annotations
 
@@ -12,7 +8,8 @@ from collections.abc import Sequence
 import torch
 from max.graph import ops
 
-from torch_max_backend import constants, promotion, shapes
+from torch_max_backend import constants, mojo_kernels, promotion, shapes
+from torch_max_backend.aten_functions.matmul import product
 from torch_max_backend.aten_functions.shape import (
     aten_constant_pad_nd,
     aten_flip,
@@ -34,14 +31,6 @@ def _ints(values: Sequence[Size], count: int) -> list[int]:
     return numbers * count if len(numbers) == 1 else numbers
 
 
-def _channels_last(tensor: MaxTensor) -> MaxTensor:
-    return ops.permute(tensor, [0, *range(2, tensor.rank), 1])
-
-
-def _channels_first(tensor: MaxTensor) -> MaxTensor:
-    return ops.permute(tensor, [0, tensor.rank - 1, *range(1, tensor.rank - 1)])
-
-
 def _pairs(values: Sequence[int]) -> list[tuple[int, int]]:
     return [(value, value) for value in values]
 
@@ -52,63 +41,38 @@ def _convolve(
     stride: Sequence[int],
     padding: Sequence[tuple[int, int]],
     dilation: Sequence[int],
-    groups: int,
+    spread: Sequence[int] | None = None,
 ) -> MaxTensor:
-    """A convolution of PyTorch's layouts; `padding` is (before, after) per spatial dim."""
-    spatial = x.rank - 2
-    if any(amount < 0 for pair in padding for amount in pair):
-        crop = [min(amount, 0) for pair in reversed(padding) for amount in pair]
-        x = aten_constant_pad_nd(x, list(crop))
-        padding = [(max(before, 0), max(after, 0)) for before, after in padding]
-    if spatial == 1:  # a picture of height 1
-        result = _convolve(
-            ops.unsqueeze(x, 2),
-            ops.unsqueeze(weight, 2),
-            [1, *stride],
-            [(0, 0), *padding],
-            [1, *dilation],
-            groups,
-        )
-        return ops.squeeze(result, 2)
-    flat = [amount for pair in padding for amount in pair]
-    kernel = ops.permute(weight, [*range(2, weight.rank), 1, 0])
-    if spatial == 2:
-        out = ops.conv2d(
-            _channels_last(x),
-            kernel,
-            stride=(stride[0], stride[1]),
-            dilation=(dilation[0], dilation[1]),
-            padding=(flat[0], flat[1], flat[2], flat[3]),
-            groups=groups,
-        )
-    else:
-        out = ops.conv3d(
-            _channels_last(x),
-            kernel,
-            stride=(stride[0], stride[1], stride[2]),
-            dilation=(dilation[0], dilation[1], dilation[2]),
-            padding=(flat[0], flat[1], flat[2], flat[3], flat[4], flat[5]),
-            groups=groups,
-        )
-    return _channels_first(out)
+    """A convolution; `padding` is (before, after) per spatial dim, negative to leave values out.
 
-
-def _spread(x: MaxTensor, stride: Sequence[int]) -> MaxTensor:
-    """`x` with `stride - 1` zeros between neighbours of each spatial dim."""
-    for dim, step in enumerate(stride, start=2):
-        if step == 1:
-            continue
-        shape = shapes.sizes(x)
-        size = shape[dim]
-        shape.insert(dim + 1, 1)
-        alone = ops.reshape(x, shape)
-        shape[dim + 1] = step - 1
-        zeros = constants.full(shape, 0, promotion.dtype_of(x), x.device)
-        long = ops.concat([alone, zeros], dim + 1)
-        whole = shapes.numel([size, step])
-        joined = ops.reshape(long, [*shape[:dim], whole, *shape[dim + 2 :]])
-        x = slice_dim(joined, dim, 0, shapes.size(whole - (step - 1)))
-    return x
+    `spread`: the input has `spread - 1` zeros between its neighbours. The sizes tell the groups.
+    """
+    batch, inputs, *size = shapes.sizes(x)
+    outputs, channels, *window = shapes.sizes(weight)
+    spread = spread or [1] * len(size)
+    places = [
+        shapes.size(((n - 1) * gap + before + after - d * (k - 1)) // s + 1)
+        for n, k, s, (before, after), d, gap in zip(
+            size, window, stride, padding, dilation, spread, strict=True
+        )
+    ]
+    missing = 3 - len(size)
+    flat: list[Size] = [1] * missing
+    numbers = [
+        *([1] * missing + list(stride)),
+        *([0] * missing + [before for before, _ in padding]),
+        *([1] * missing + list(dilation)),
+        *([1] * missing + list(spread)),
+    ]
+    arguments = [
+        reshape(x, [batch, inputs, *flat, *size]),
+        reshape(weight, [outputs, channels, *flat, *window]),
+        constants.sizes([*flat, *places], x.device),
+        constants.constant(numbers, torch.int64, x.device),
+    ]
+    out = [(promotion.dtype_of(x), [batch, outputs, shapes.numel(places)])]
+    result = mojo_kernels.call("tmb_convolution", arguments, out)[0]
+    return reshape(result, [batch, outputs, *places])
 
 
 def _transposed(
@@ -120,7 +84,7 @@ def _transposed(
     output_padding: Sequence[int],
     groups: int,
 ) -> MaxTensor:
-    """A transposed convolution: that of the spread input with the mirrored filter."""
+    """A transposed convolution: that of the spread input with the mirrored filters."""
     spatial = x.rank - 2
     inputs, outputs, *window = shapes.static_sizes(weight, "the filter of a convolution")
     split = ops.reshape(weight, [groups, inputs // groups, outputs, *window])
@@ -131,7 +95,7 @@ def _transposed(
         (d * (k - 1) - p, d * (k - 1) - p + o)
         for k, p, d, o in zip(window, padding, dilation, output_padding, strict=True)
     ]
-    return _convolve(_spread(x, stride), filters, [1] * spatial, border, dilation, groups)
+    return _convolve(x, filters, [1] * spatial, border, dilation, stride)
 
 
 def _weight_gradient(
@@ -172,8 +136,8 @@ def _weight_gradient(
     left = ops.reshape(left, [groups, taps * (inputs // groups), shapes.size(left.shape[3])])
     right = ops.permute(grad, [1, 0, *range(2, grad.rank)])
     right = reshape(right, [groups, outputs // groups, shapes.size(left.shape[2])])
-    product = left @ ops.permute(right, [0, 2, 1])
-    shaped = ops.reshape(product, [groups, *window, inputs // groups, outputs // groups])
+    summed = product(left, right, transposed=True)
+    shaped = ops.reshape(summed, [groups, *window, inputs // groups, outputs // groups])
     ordered = ops.permute(shaped, [0, spatial + 2, spatial + 1, *range(1, spatial + 1)])
     return ops.reshape(ordered, [outputs, inputs // groups, *window])
 
@@ -195,7 +159,7 @@ def _weight_gradient_by_convolution(
     turned = ops.permute(grouped, [2, 1, 0, *range(3, 3 + spatial)])
     turned = ops.reshape(turned, [inputs // groups, shapes.numel([groups, batch]), *size])
     filters = ops.permute(grad, [1, 0, *range(2, grad.rank)])
-    result = _convolve(turned, filters, dilation, _pairs(padding), stride, groups)
+    result = _convolve(turned, filters, dilation, _pairs(padding), stride)
     for dim, taps in enumerate(window, start=2):
         result = slice_dim(result, dim, 0, taps)
     return ops.permute(result, [1, 0, *range(2, result.rank)])
@@ -227,12 +191,11 @@ def aten_convolution(
             _ints(values, spatial) for values in (stride, padding, dilation, output_padding)
         )
         count = shapes.static_size(groups, "the groups of a convolution")
-        # In 16 bits MAX also accumulates in 16 bits.
         x, filters = promotion.opmath(input), promotion.opmath(weight)
         if transposed:
             result = _transposed(x, filters, steps, pads, gaps, extra, count)
         else:
-            result = _convolve(x, filters, steps, _pairs(pads), gaps, count)
+            result = _convolve(x, filters, steps, _pairs(pads), gaps)
     if bias is not None:
         along = [1, shapes.size(bias.shape[0]), *([1] * (input.rank - 2))]
         result = result + ops.reshape(promotion.cast(bias, promotion.dtype_of(result)), along)
@@ -271,7 +234,7 @@ def aten_convolution_backward(
         return results
     if wanted[0]:
         if transposed:
-            results[0] = _convolve(grad, filters, steps, _pairs(pads), gaps, count)
+            results[0] = _convolve(grad, filters, steps, _pairs(pads), gaps)
         else:
             # What the forward pass left over at the end of each dim.
             rest = [

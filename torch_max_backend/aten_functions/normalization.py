@@ -6,9 +6,9 @@ The gradients of layer and group norm are PyTorch's decompositions over reductio
 from __future__ import annotations
 
 import torch
-from max.graph import Dim, ops
+from max.graph import ops
 
-from torch_max_backend import constants, promotion, shapes
+from torch_max_backend import constants, mojo_kernels, promotion, shapes
 from torch_max_backend.aten_functions.reduction import count, squared_deviations, total
 from torch_max_backend.registry import map_to
 from torch_max_backend.types import CallInfo, MaxTensor, Size
@@ -207,10 +207,31 @@ def aten_native_group_norm(
     return promotion.cast(output, promotion.dtype_of(input)), mean, rstd
 
 
-def _fits_layer_norm(size: Size | Dim, eps: float) -> bool:
-    # MAX refuses eps <= 0, and its kernel divides by the row's length.
-    size = shapes.size(size)
-    return eps > 0 and isinstance(size, int) and size > 0
+def layer_norm(
+    input: MaxTensor,
+    normalized_shape: list[Size],
+    weight: MaxTensor | None,
+    bias: MaxTensor | None,
+    eps: float,
+) -> tuple[MaxTensor, MaxTensor, MaxTensor]:
+    """The result in the input's dtype; mean and reciprocal deviation, the last dims as ones."""
+    # MAX's own kernel takes ten times as long (see docs/performance.md).
+    dtype = promotion.dtype_of(input)
+    wide = torch.float32 if dtype in promotion.HALF else dtype
+    leading = shapes.sizes(input)[: len(input.shape) - len(normalized_shape)]
+    rows, length = shapes.numel(leading), shapes.numel(normalized_shape)
+    gamma, beta = (
+        constants.full([length], default, wide, input.device)
+        if parameter is None
+        else promotion.cast(parameter, wide).reshape([length])
+        for parameter, default in ((weight, 1), (bias, 0))
+    )
+    epsilon = constants.constant([eps], wide, input.device)
+    inputs = [input.reshape([rows, length]), gamma, beta, epsilon]
+    outputs = [(dtype, [rows, length]), (wide, [rows]), (wide, [rows])]
+    output, mean, rstd = mojo_kernels.call("tmb_layer_norm", inputs, outputs)
+    ones = [*leading, *[1] * len(normalized_shape)]
+    return output.reshape(input.shape), mean.reshape(ones), rstd.reshape(ones)
 
 
 # native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)
@@ -223,33 +244,5 @@ def aten_native_layer_norm(
     eps: float,
     *,
     call: CallInfo,
-) -> tuple[MaxTensor, MaxTensor | None, MaxTensor | None]:
-    values = promotion.opmath(input)
-    dtype = promotion.dtype_of(values)
-    scale, shift = (None if p is None else promotion.cast(p, dtype) for p in (weight, bias))
-    length = shapes.numel(normalized_shape)
-    mean = rstd = None
-    if call.used_outputs == {0} and _fits_layer_norm(length, eps):
-        leading = shapes.sizes(input)[: len(input.shape) - len(normalized_shape)]
-        rows = values if len(normalized_shape) == 1 else values.reshape([*leading, length])
-        gamma, beta = (
-            constants.full([length], default, dtype, input.device)
-            if parameter is None
-            else parameter.reshape([length])
-            for parameter, default in ((scale, 1), (shift, 0))
-        )
-        output = ops.layer_norm(rows, gamma, beta, eps).reshape(input.shape)
-    else:
-        rank = len(input.shape)
-        mean, rstd = _statistics(values, list(range(rank - len(normalized_shape), rank)), eps)
-        output = (values - mean) * rstd
-        if scale is not None:
-            output = output * scale
-        if shift is not None:
-            output = output + shift
-        mean, rstd = (
-            promotion.cast(stat, meta.dtype)
-            for stat, meta in zip((mean, rstd), call.outputs[1:], strict=True)
-            if meta is not None
-        )
-    return promotion.cast(output, promotion.dtype_of(input)), mean, rstd
+) -> list[MaxTensor | None]:
+    return _as_told(list(layer_norm(input, normalized_shape, weight, bias, eps)), call)

@@ -13,6 +13,7 @@ import torch
 from max.graph import ops
 
 from torch_max_backend import constants, mojo_kernels, promotion, shapes
+from torch_max_backend.aten_functions.matmul import product
 from torch_max_backend.aten_functions.shape import move_dim, reshape
 from torch_max_backend.registry import map_to
 from torch_max_backend.types import CallInfo, MaxTensor, Size
@@ -162,7 +163,7 @@ def _apply_transposed(grad: MaxTensor, dim: int, taps: _Taps, size: int) -> MaxT
     last = move_dim(grad, dim, grad.rank - 1)
     *outer, width = shapes.sizes(last)
     rows = ops.reshape(last, [shapes.numel(outer), width])
-    return move_dim(ops.reshape(rows @ matrix, [*outer, size]), grad.rank - 1, dim)
+    return move_dim(ops.reshape(product(rows, matrix), [*outer, size]), grad.rank - 1, dim)
 
 
 Kind = Callable[..., _Taps]

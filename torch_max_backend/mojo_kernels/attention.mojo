@@ -1,12 +1,463 @@
-"""What attention needs beside MAX's own kernels."""
+"""Scaled dot product attention, and the mask of its gradient.
+
+The keys of a head (transposed) and its values are copied into panels of two vectors, once for all
+queries that meet them. A block of queries then takes its scores, their softmax and the weighted
+values while all of them are in the cache; what a causal mask hides is not computed.
+"""
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
 from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
+from max.runtime.asyncrt import parallelism_level
+from std.sys.info import simd_width_of
 from std.utils.numerics import inf
 
-from .lines import task_count
+from .lines import nans, task_count
+from .pointwise_math import exp
+
+comptime ROWS = 6
+"""Queries of a tile: with two vectors of columns they fill the registers of an x86 core."""
+
+comptime BLOCK = 8 * ROWS
+"""Queries at most whose scores are kept together."""
+
+comptime SCORES = 64 * 1024
+"""Scores at most that are kept, so that they stay in the second cache."""
+
+comptime GRAIN = 128 * 1024
+"""Multiplications of a task: doing fewer costs less than waking another thread."""
+
+
+@always_inline
+def _exp[C: DType, W: Int](x: SIMD[C, W]) -> SIMD[C, W]:
+    comptime if C.is_floating_point():
+        return exp(x)
+    else:
+        return x
+
+
+@always_inline
+def _tile[
+    rows: Int, W: Int, C: DType
+](
+    a: Pointer[Scalar[C], _],
+    a_stride: Int,
+    depth: Int,
+    panel: Pointer[Scalar[C], _],
+    c: Pointer[mut=True, Scalar[C], _],
+    c_stride: Int,
+):
+    """`rows` rows of a, times a panel of two vectors' width."""
+    var left = Array[SIMD[C, W], rows](fill=0)
+    var right = Array[SIMD[C, W], rows](fill=0)
+    for k in range(depth):
+        var p = panel.unsafe_offset(k * 2 * W)
+        var b0 = p.unsafe_load[width=W]()
+        var b1 = p.unsafe_offset(W).unsafe_load[width=W]()
+        comptime for i in range(rows):
+            var x = SIMD[C, W](a[unsafe_offset=i * a_stride + k])
+            left[i] = b0.fma(x, left[i])
+            right[i] = b1.fma(x, right[i])
+    comptime for i in range(rows):
+        var q = c.unsafe_offset(i * c_stride)
+        q.unsafe_store(left[i])
+        q.unsafe_offset(W).unsafe_store(right[i])
+
+
+def _product[
+    W: Int, C: DType
+](
+    rows: Int,
+    a: Pointer[Scalar[C], _],
+    a_stride: Int,
+    depth: Int,
+    panels: Pointer[Scalar[C], _],
+    panel_size: Int,
+    count: Int,
+    c: Pointer[mut=True, Scalar[C], _],
+    c_stride: Int,
+):
+    """`rows` rows of a, times `count` panels."""
+    for p in range(count):
+        var panel = panels.unsafe_offset(p * panel_size)
+        var out = c.unsafe_offset(p * 2 * W)
+        var r = 0
+        while r + ROWS <= rows:
+            _tile[ROWS, W, C](
+                a.unsafe_offset(r * a_stride),
+                a_stride,
+                depth,
+                panel,
+                out.unsafe_offset(r * c_stride),
+                c_stride,
+            )
+            r += ROWS
+        while r < rows:
+            _tile[1, W, C](
+                a.unsafe_offset(r * a_stride),
+                a_stride,
+                depth,
+                panel,
+                out.unsafe_offset(r * c_stride),
+                c_stride,
+            )
+            r += 1
+
+
+@always_inline
+def _softmax[
+    masked: Bool, W: Int, C: DType
+](
+    row: Pointer[mut=True, Scalar[C], _],
+    n: Int,
+    padded: Int,
+    scale: Scalar[C],
+    mask: Pointer[Scalar[C], _],
+) -> Scalar[C]:
+    """Exponentials in place of `n` scores, zeros up to `padded`, and what to multiply them by."""
+    var tops = SIMD[C, W](-inf[C]())
+    var bads = SIMD[DType.bool, W](fill=False)
+    for j in range(n, (n + W - 1) // W * W):
+        row[unsafe_offset=j] = -inf[C]()
+    var j = 0
+    while j < n:
+        var p = row.unsafe_offset(j)
+        var v = p.unsafe_load[width=W]() * scale
+        comptime if masked:
+            if j + W <= n:
+                v += mask.unsafe_offset(j).unsafe_load[width=W]()
+            else:
+                for i in range(n - j):
+                    v[i] += mask[unsafe_offset=j + i]
+        # A negative scale has turned the padding around.
+        if j + W > n:
+            for i in range(n - j, W):
+                v[i] = -inf[C]()
+        p.unsafe_store(v)
+        bads = bads | nans(v)
+        tops = max(tops, v)
+        j += W
+    var top = tops.reduce_max()
+    if top == -inf[C]() and not bads.reduce_or():
+        for k in range(padded):
+            row[unsafe_offset=k] = 0
+        return 0
+    var sums = SIMD[C, W](0)
+    j = 0
+    while j < n:
+        var p = row.unsafe_offset(j)
+        var e = _exp(p.unsafe_load[width=W]() - top)
+        p.unsafe_store(e)
+        sums += e
+        j += W
+    while j < padded:
+        row[unsafe_offset=j] = 0
+        j += 1
+    return 1 / sums.reduce_add()
+
+
+@always_inline
+def _one_query[
+    masked: Bool, W: Int, C: DType
+](
+    y: Pointer[mut=True, Scalar[C], _],
+    q: Pointer[Scalar[C], _],
+    k: Pointer[Scalar[C], _],
+    v: Pointer[Scalar[C], _],
+    mask: Pointer[Scalar[C], _],
+    scale: Scalar[C],
+    seen: Int,
+    s: Sizes,
+    scores: Pointer[mut=True, Scalar[C], _],
+):
+    """A single query reads each key and value once, so that copying them would not pay off."""
+    for j in range(seen):
+        var key = k.unsafe_offset(j * s.key_heads * s.width)
+        var sums = SIMD[C, W](0)
+        var d = 0
+        while d + W <= s.width:
+            sums = (
+                key.unsafe_offset(d)
+                .unsafe_load[width=W]()
+                .fma(q.unsafe_offset(d).unsafe_load[width=W](), sums)
+            )
+            d += W
+        var score = sums.reduce_add()
+        while d < s.width:
+            score += key[unsafe_offset=d] * q[unsafe_offset=d]
+            d += 1
+        scores[unsafe_offset=j] = score
+    var factor = _softmax[masked, W, C](scores, seen, seen, scale, mask)
+    var step = s.key_heads * s.value_width
+    var d = 0
+    while d + W <= s.value_width:
+        var sums = SIMD[C, W](0)
+        for j in range(seen):
+            sums = (
+                v.unsafe_offset(j * step + d)
+                .unsafe_load[width=W]()
+                .fma(SIMD[C, W](scores[unsafe_offset=j]), sums)
+            )
+        y.unsafe_offset(d).unsafe_store(sums * factor)
+        d += W
+    while d < s.value_width:
+        var sum = Scalar[C](0)
+        for j in range(seen):
+            sum += v[unsafe_offset=j * step + d] * scores[unsafe_offset=j]
+        y[unsafe_offset=d] = sum * factor
+        d += 1
+
+
+@fieldwise_init
+struct Sizes(ImplicitlyCopyable, TrivialRegisterPassable):
+    """Batch, queries, keys, heads of queries and of keys, width of keys and of values."""
+
+    var batch: Int
+    var queries: Int
+    var keys: Int
+    var heads: Int
+    var key_heads: Int
+    var width: Int
+    var value_width: Int
+
+
+@fieldwise_init
+struct Steps(ImplicitlyCopyable, TrivialRegisterPassable):
+    """How far a mask goes on with the batch, the head and the query; 0 where it is shared."""
+
+    var batch: Int
+    var head: Int
+    var query: Int
+
+
+def attend[
+    causal: Bool, masked: Bool, C: DType
+](
+    yp: Pointer[mut=True, Scalar[C], _],
+    qp: Pointer[Scalar[C], _],
+    kp: Pointer[Scalar[C], _],
+    vp: Pointer[Scalar[C], _],
+    mp: Pointer[Scalar[C], _],
+    scale: Scalar[C],
+    s: Sizes,
+    steps: Steps,
+    workers: Int,
+):
+    """Attention over [batch, length, heads, width]."""
+    comptime W = simd_width_of[C]()
+    comptime N = 2 * W
+    var padded = (s.keys + N - 1) // N * N
+    var value_panels = (s.value_width + N - 1) // N
+    var block = max(ROWS, min(BLOCK, SCORES // max(padded, 1) // ROWS * ROWS))
+    var blocks = (s.queries + block - 1) // block
+    var units = s.batch * s.heads * blocks
+    var work = s.batch * s.heads * s.queries * s.keys * (s.width + s.value_width)
+    var tasks = max(1, min(min(units, 2 * workers), work // GRAIN))
+
+    if s.queries == 1:
+
+        def single(t: Int) {yp, qp, kp, vp, mp, scale, s, steps, padded, units, tasks}:
+            var scores = List[Scalar[C]](unsafe_uninit_length=padded)
+            for u in range(units * t // tasks, units * (t + 1) // tasks):
+                var b = u // s.heads
+                var head = u % s.heads
+                var key = b * s.keys * s.key_heads + head // (s.heads // s.key_heads)
+                _one_query[masked, W, C](
+                    yp.unsafe_offset(u * s.value_width),
+                    qp.unsafe_offset(u * s.width),
+                    kp.unsafe_offset(key * s.width),
+                    vp.unsafe_offset(key * s.value_width),
+                    mp.unsafe_offset(b * steps.batch + head * steps.head),
+                    scale,
+                    1 if causal else s.keys,
+                    s,
+                    scores.unsafe_ptr(),
+                )
+            _ = scores^  # it must outlive the pointer into it
+
+        sync_parallelize(single, tasks)
+        return
+
+    def task(
+        t: Int,
+    ) {
+        yp,
+        qp,
+        kp,
+        vp,
+        mp,
+        scale,
+        s,
+        steps,
+        padded,
+        value_panels,
+        block,
+        blocks,
+        units,
+        tasks,
+    }:
+        var keys = List[Scalar[C]](unsafe_uninit_length=padded * s.width)
+        var values = List[Scalar[C]](unsafe_uninit_length=value_panels * N * s.keys)
+        var scores = List[Scalar[C]](unsafe_uninit_length=block * padded)
+        var sums = List[Scalar[C]](unsafe_uninit_length=block * value_panels * N)
+        var factors = List[Scalar[C]](unsafe_uninit_length=block)
+        var kt = keys.unsafe_ptr()
+        var vt = values.unsafe_ptr()
+        var sp = scores.unsafe_ptr()
+        var op = sums.unsafe_ptr()
+        var fp = factors.unsafe_ptr()
+        var packed = -1
+        for u in range(units * t // tasks, units * (t + 1) // tasks):
+            var first = u % blocks * block
+            var head = u // blocks % s.heads
+            var b = u // blocks // s.heads
+            var key_head = head // (s.heads // s.key_heads)
+            if packed != b * s.key_heads + key_head:
+                packed = b * s.key_heads + key_head
+                var k0 = kp.unsafe_offset((b * s.keys * s.key_heads + key_head) * s.width)
+                var v0 = vp.unsafe_offset((b * s.keys * s.key_heads + key_head) * s.value_width)
+                for j in range(padded):
+                    var panel = kt.unsafe_offset(j // N * N * s.width + j % N)
+                    var source = k0.unsafe_offset(min(j, s.keys - 1) * s.key_heads * s.width)
+                    for d in range(s.width):
+                        panel[unsafe_offset=d * N] = source[unsafe_offset=d]
+                for j in range(s.keys):
+                    var source = v0.unsafe_offset(j * s.key_heads * s.value_width)
+                    for d in range(value_panels * N):
+                        vt[unsafe_offset=(d // N * s.keys + j) * N + d % N] = (
+                            source[unsafe_offset=d] if d < s.value_width else 0
+                        )
+            var rows = min(block, s.queries - first)
+            var visible = s.keys
+            comptime if causal:
+                visible = min(visible, first + rows)
+            var panels = (visible + N - 1) // N
+            var q0 = qp.unsafe_offset(((b * s.queries + first) * s.heads + head) * s.width)
+            _product[W, C](
+                rows, q0, s.heads * s.width, s.width, kt, N * s.width, panels, sp, padded
+            )
+            for r in range(rows):
+                var seen = visible
+                comptime if causal:
+                    seen = min(seen, first + r + 1)
+                var line = mp.unsafe_offset(
+                    b * steps.batch + head * steps.head + (first + r) * steps.query
+                )
+                fp[unsafe_offset=r] = _softmax[masked, W, C](
+                    sp.unsafe_offset(r * padded), seen, visible, scale, line
+                )
+            _product[W, C](
+                rows, sp, padded, visible, vt, N * s.keys, value_panels, op, value_panels * N
+            )
+            for r in range(rows):
+                var y = yp.unsafe_offset(
+                    ((b * s.queries + first + r) * s.heads + head) * s.value_width
+                )
+                var o = op.unsafe_offset(r * value_panels * N)
+                var factor = fp[unsafe_offset=r]
+                var d = 0
+                while d + W <= s.value_width:
+                    y.unsafe_offset(d).unsafe_store(o.unsafe_offset(d).unsafe_load[width=W]() * factor)
+                    d += W
+                while d < s.value_width:
+                    y[unsafe_offset=d] = o[unsafe_offset=d] * factor
+                    d += 1
+        # The lists must outlive the pointers into them.
+        _ = keys^
+        _ = values^
+        _ = scores^
+        _ = sums^
+        _ = factors^
+
+    sync_parallelize(task, tasks)
+
+
+@extensibility.register("tmb_attention")
+struct Attention[causal: Bool]:
+    """Softmax(scale * query @ key.T) @ value over [batch, length, heads, width].
+
+    Key and value may have fewer heads, each of which serves a group of the query's. If `causal`, a
+    query sees the keys up to its own place.
+    """
+
+    @staticmethod
+    def execute[
+        target: StaticString
+    ](
+        output: OutputTensor[rank=4, ...],
+        query: InputTensor[dtype=output.dtype, rank=4, ...],
+        key: InputTensor[dtype=output.dtype, rank=4, ...],
+        value: InputTensor[dtype=output.dtype, rank=4, ...],
+        scale: InputTensor[dtype=output.dtype, rank=1, ...],
+        ctx: DeviceContext,
+    ) raises:
+        attend[Self.causal, False, output.dtype](
+            output.unsafe_ptr(),
+            query.unsafe_ptr(),
+            key.unsafe_ptr(),
+            value.unsafe_ptr(),
+            scale.unsafe_ptr(),
+            scale.unsafe_ptr()[unsafe_offset=0],
+            Sizes(
+                query.dim_size(0),
+                query.dim_size(1),
+                key.dim_size(1),
+                query.dim_size(2),
+                key.dim_size(2),
+                query.dim_size(3),
+                value.dim_size(3),
+            ),
+            Steps(0, 0, 0),
+            parallelism_level(None),
+        )
+
+
+@extensibility.register("tmb_attention_masked")
+struct MaskedAttention:
+    """The same with a mask that is added to the scores: [batch or 1, heads or 1, queries or 1, keys].
+
+    A query that sees no key, all its scores being -inf, gets zeros.
+    """
+
+    @staticmethod
+    def execute[
+        target: StaticString
+    ](
+        output: OutputTensor[rank=4, ...],
+        query: InputTensor[dtype=output.dtype, rank=4, ...],
+        key: InputTensor[dtype=output.dtype, rank=4, ...],
+        value: InputTensor[dtype=output.dtype, rank=4, ...],
+        scale: InputTensor[dtype=output.dtype, rank=1, ...],
+        mask: InputTensor[dtype=output.dtype, rank=4, ...],
+        ctx: DeviceContext,
+    ) raises:
+        var keys = key.dim_size(1)
+        var lines = mask.dim_size(2)
+        var planes = mask.dim_size(1)
+        attend[False, True, output.dtype](
+            output.unsafe_ptr(),
+            query.unsafe_ptr(),
+            key.unsafe_ptr(),
+            value.unsafe_ptr(),
+            mask.unsafe_ptr(),
+            scale.unsafe_ptr()[unsafe_offset=0],
+            Sizes(
+                query.dim_size(0),
+                query.dim_size(1),
+                keys,
+                query.dim_size(2),
+                key.dim_size(2),
+                query.dim_size(3),
+                value.dim_size(3),
+            ),
+            Steps(
+                0 if mask.dim_size(0) == 1 else planes * lines * keys,
+                0 if planes == 1 else lines * keys,
+                0 if lines == 1 else keys,
+            ),
+            parallelism_level(None),
+        )
 
 
 @extensibility.register("tmb_causal_mask")

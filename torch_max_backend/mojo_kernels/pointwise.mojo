@@ -216,7 +216,7 @@ struct Gelu(ElementwiseUnaryOp):
         dtype: DType, width: SIMDLength
     ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
         comptime if dtype.is_floating_point():
-            return 0.5 * x * (1 + math.erf(x * 0.70710678118654752440))
+            return x * math.normal_cdf(x)
         else:
             return x
 

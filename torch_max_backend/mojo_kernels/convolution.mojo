@@ -1,0 +1,190 @@
+"""Convolutions in PyTorch's own layout as products of the filters with panels of patches.
+
+A panel holds what `N` neighbouring places of the output see of the input, and is made right before
+it is used. MAX's own convolution wants channels last, and takes seconds to compile for every window.
+"""
+
+import extensibility
+from extensibility import InputTensor
+from extensibility import _FusedOutputTensor as FusedOutputTensor
+from max.algorithm import sync_parallelize
+from max.gpu.host import DeviceContext
+from max.runtime.asyncrt import parallelism_level
+from std.sys.info import simd_width_of
+from std.utils.index import IndexList
+
+from .panel_matmul import DEPTH, GRAIN, ROWS_TOGETHER, add_depth
+
+
+@always_inline
+def _source(place: Int, tap: Int, stride: Int, pad: Int, gap: Int, spread: Int, size: Int) -> Int:
+    """Where a tap of the filter reads along one dim, or -1: nowhere.
+
+    The input has `spread - 1` zeros between its values.
+    """
+    var at = place * stride - pad + tap * gap
+    if at < 0 or at % spread != 0:
+        return -1
+    at = at // spread
+    return at if at < size else -1
+
+
+@extensibility.register("tmb_convolution")
+struct Convolution:
+    """[b, out, places] of x [b, in, d, h, w] and filters [out, in / groups, kd, kh, kw].
+
+    `places` is the output's [d, h, w]; `window` has strides, paddings, dilations and spreads, three
+    of each.
+    """
+
+    @staticmethod
+    def execute[
+        target: StaticString
+    ](
+        output: FusedOutputTensor[rank=3, ...],
+        x: InputTensor[dtype=output.dtype, rank=5, ...],
+        filters: InputTensor[dtype=output.dtype, rank=5, ...],
+        places: InputTensor[dtype=DType.int64, rank=1, ...],
+        window: InputTensor[dtype=DType.int64, rank=1, ...],
+        ctx: DeviceContext,
+    ) capturing raises:
+        comptime T = output.dtype
+        comptime W = simd_width_of[T]()
+        comptime N = 2 * W
+        var batches = output.dim_size(0)
+        var n = output.dim_size(2)
+        var channels = filters.dim_size(1)
+        var groups = x.dim_size(1) // max(channels, 1)
+        var m = output.dim_size(1) // max(groups, 1)
+        var taps = filters.dim_size(2) * filters.dim_size(3) * filters.dim_size(4)
+        var k = channels * taps
+        if batches * m * n == 0:
+            return
+        var xp = x.unsafe_ptr()
+        var fp = filters.unsafe_ptr()
+        var yp = output.unsafe_ptr()
+        var pp = places.unsafe_ptr()
+        var wp = window.unsafe_ptr()
+        var depth = x.dim_size(2)
+        var height = x.dim_size(3)
+        var width = x.dim_size(4)
+        var kh = filters.dim_size(3)
+        var kw = filters.dim_size(4)
+        var strips = (n + N - 1) // N
+        var blocks = (m + ROWS_TOGETHER - 1) // ROWS_TOGETHER
+        var units = batches * groups * strips * blocks
+        var most = min(units, 4 * parallelism_level(None))
+        var tasks = max(1, min(most, batches * groups * m * n * k // GRAIN))
+
+        @always_inline
+        def store[
+            size: Int
+        ](batch: Int, row: Int, column: Int, value: SIMD[T, size]) {output, yp, m, n, groups}:
+            comptime if type_of(output)._has_output_store_fusion:
+                output._lambda_store[width=size](IndexList[3](batch, row, column), value)
+            else:
+                yp.unsafe_offset((batch * groups * m + row) * n + column).unsafe_store(value)
+
+        @always_inline
+        def pack(
+            panel: Pointer[mut=True, Scalar[T], _], source: Pointer[Scalar[T], _], first: Int
+        ) {pp, wp, n, channels, taps, depth, height, width, kh, kw}:
+            """What the places from `first` on see, as [channel, tap, place]."""
+            var plane = depth * height * width
+            var columns = min(N, n - first)
+            var out_w = Int(pp[unsafe_offset=2])
+            var out_h = Int(pp[unsafe_offset=1])
+            var offsets = Array[Int, N](fill=-1)
+            for tap in range(taps):
+                var d = tap // (kh * kw)
+                var h = tap // kw % kh
+                var w = tap % kw
+                var along = columns == N
+                for c in range(columns):
+                    var place = first + c
+                    var at_d = _source(
+                        place // (out_w * out_h),
+                        d,
+                        Int(wp[unsafe_offset=0]),
+                        Int(wp[unsafe_offset=3]),
+                        Int(wp[unsafe_offset=6]),
+                        Int(wp[unsafe_offset=9]),
+                        depth,
+                    )
+                    var at_h = _source(
+                        place // out_w % out_h,
+                        h,
+                        Int(wp[unsafe_offset=1]),
+                        Int(wp[unsafe_offset=4]),
+                        Int(wp[unsafe_offset=7]),
+                        Int(wp[unsafe_offset=10]),
+                        height,
+                    )
+                    var at_w = _source(
+                        place % out_w,
+                        w,
+                        Int(wp[unsafe_offset=2]),
+                        Int(wp[unsafe_offset=5]),
+                        Int(wp[unsafe_offset=8]),
+                        Int(wp[unsafe_offset=11]),
+                        width,
+                    )
+                    var seen = at_d >= 0 and at_h >= 0 and at_w >= 0
+                    offsets[c] = (at_d * height + at_h) * width + at_w if seen else -1
+                    along = along and offsets[c] >= 0 and offsets[c] == offsets[0] + c
+                for channel in range(channels):
+                    var line = source.unsafe_offset(channel * plane)
+                    var to = panel.unsafe_offset((channel * taps + tap) * N)
+                    if along:
+                        to.unsafe_store(line.unsafe_offset(offsets[0]).unsafe_load[width=N]())
+                    else:
+                        for c in range(N):
+                            var at = offsets[c]
+                            to[unsafe_offset=c] = line[unsafe_offset=at] if at >= 0 else Scalar[T](
+                                0
+                            )
+
+        def task(
+            t: Int
+        ) {xp, fp, m, n, k, taps, depth, height, width, groups, channels, strips, blocks, units, tasks, store, pack}:
+            var scratch = List[Scalar[T]](unsafe_uninit_length=ROWS_TOGETHER * N)
+            var sums = scratch.unsafe_ptr()
+            var panel_scratch = List[Scalar[T]](unsafe_uninit_length=k * N)
+            var panel = panel_scratch.unsafe_ptr()
+            var packed = -1
+            for unit in range(units * t // tasks, units * (t + 1) // tasks):
+                var strip = unit // blocks
+                var block = unit % blocks * ROWS_TOGETHER
+                var rows = min(m - block, ROWS_TOGETHER)
+                var first = strip % strips * N
+                var batch = strip // strips // groups
+                var group = strip // strips % groups
+                if strip != packed:
+                    var channel = (batch * groups + group) * channels
+                    pack(panel, xp.unsafe_offset(channel * depth * height * width), first)
+                    packed = strip
+                var columns = min(N, n - first)
+                for start in range(0, k, DEPTH):
+                    add_depth[W, T](
+                        rows,
+                        fp.unsafe_offset((group * m + block) * k + start),
+                        k,
+                        min(DEPTH, k - start),
+                        panel.unsafe_offset(start * N),
+                        sums,
+                        start > 0,
+                    )
+                for r in range(rows):
+                    var line = sums.unsafe_offset(r * N)
+                    var row = group * m + block + r
+                    var c = 0
+                    while c + W <= columns:
+                        store[W](batch, row, first + c, line.unsafe_offset(c).unsafe_load[width=W]())
+                        c += W
+                    while c < columns:
+                        store[1](batch, row, first + c, line[unsafe_offset=c])
+                        c += 1
+            _ = scratch^  # they must outlive the pointers into them
+            _ = panel_scratch^
+
+        sync_parallelize(task, tasks)
