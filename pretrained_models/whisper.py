@@ -77,6 +77,7 @@ def main(argv: Sequence[str] | None = None) -> str:
         model = WhisperForConditionalGeneration.from_pretrained(args.model)
         features = decoder(audio, sampling_rate=RATE, return_tensors="pt").input_features
     arguments.compile_in_place(model, args)
+    arguments.compile_in_place(model.get_encoder(), args)  # `generate` calls it on its own
     with torch.no_grad():
         ids = model.generate(features, max_new_tokens=args.tokens, cache_implementation="static")
     text = decoder.decode(ids[0], skip_special_tokens=True)

@@ -17,7 +17,7 @@ from max.engine import Model
 from torch_max_backend import fingerprint, flags, graph_builder
 from torch_max_backend.errors import MaxCompilerError
 from torch_max_backend.profiling import timed
-from torch_max_backend.program import Program
+from torch_max_backend.program import Program, TensorOutput
 from torch_max_backend.runtime import BoxedCall, boxed_call
 
 
@@ -53,6 +53,7 @@ class CompiledGraph:
         """If MAX refuses it, it stays on PyTorch, with a warning."""
         self.error: MaxCompilerError | None = None
         self.model: Model | None = None
+        eager = _with_strides_of_max(eager, program)
         self.eager = _marking(eager) if kind is Kind.FORWARD else eager
         self.run: BoxedCall = self.eager
         """What a call runs. Replaced once, in one assignment, between two calls."""
@@ -109,6 +110,31 @@ class PartitionedGraph:
 
     def __call__(self, args: list[Any]) -> list[Any]:
         return self.run(args)
+
+
+def _with_strides_of_max(eager: BoxedCall, program: Program) -> BoxedCall:
+    """`eager` with results that lie in memory as MAX's do.
+
+    A slice of a larger tensor has gaps on PyTorch and none on MAX. What Dynamo traced behind the
+    one it would trace again behind the other: one more compile, just after the swap.
+    """
+    orders = [o.order if isinstance(o, TensorOutput) else None for o in program.outputs]
+
+    def run(args: list[Any]) -> list[Any]:
+        given = {id(argument) for argument in args}
+        results = eager(args)
+        for index, (result, order) in enumerate(zip(results, orders, strict=True)):
+            if isinstance(result, torch.Tensor) and id(result) not in given:
+                results[index] = _without_gaps(result, order)
+        return results
+
+    return run
+
+
+def _without_gaps(tensor: torch.Tensor, order: tuple[int, ...] | None) -> torch.Tensor:
+    if order is None:
+        return tensor.contiguous()
+    return tensor.permute(order).contiguous().permute(graph_builder.inverse(order))
 
 
 _MARK = "_ran_on_torch"

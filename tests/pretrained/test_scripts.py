@@ -17,7 +17,10 @@ from tests.pretrained.saved_models import SAVED
 from tests.zoo.harness import many_models
 from torch_max_backend import compile_stats, compile_together
 
-pytestmark = pytest.mark.xdist_group("pretrained")
+pytestmark = [
+    pytest.mark.xdist_group("pretrained"),
+    pytest.mark.filterwarnings("error:a graph stays on PyTorch"),
+]
 
 SCRIPTS = Path(__file__).parents[2] / "pretrained_models"
 MORE = {
@@ -50,10 +53,15 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def compiled(folders: dict[str, Path]) -> None:
-    """Every script has run once, so that what it needs is compiled."""
+def compiled(request: pytest.FixtureRequest, folders: dict[str, Path]) -> None:
+    """Every script of the chosen tests has run once, so that what it needs is compiled."""
+    names = {
+        item.callspec.params["name"]
+        for item in request.session.items
+        if item.path == Path(__file__) and "compiled" in item.fixturenames
+    }
     with many_models(), compile_together():
-        for name in SAVED:
+        for name in (name for name in SAVED if name in names):
             for source in sources(name, folders):
                 run(name, *source)
 

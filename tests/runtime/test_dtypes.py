@@ -12,7 +12,11 @@ import torch.nn.functional as F
 
 from torch_max_backend import compile_stats, compile_together, max_backend
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("runtime-dtypes")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("runtime-dtypes"),
+    pytest.mark.filterwarnings("error:a graph stays on PyTorch"),
+]
 
 FLOATS = ["float64", "float32", "float16", "bfloat16"]
 INTS = ["int64", "int32", "int16", "int8", "uint8"]

@@ -49,6 +49,22 @@ def losses(compiled: nn.Module, trained: nn.Module, wait_at: int | None) -> list
     return values
 
 
+def test_results_lie_in_memory_as_after_the_swap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slice has gaps on PyTorch, none on MAX: Dynamo would trace what follows once more."""
+
+    def parts(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x.exp()
+        return y, y[:, 1:], y.t(), y[:, :2].t()
+
+    monkeypatch.setattr(ENGINE, "flush", lambda: None)  # nothing is compiled: all of it waits
+    torch._dynamo.reset()
+    x = torch.randn(3, 4)
+    results = torch.compile(parts, backend=max_backend)(x)
+    ENGINE._pending.clear()
+    assert [result.stride() for result in results] == [(4, 1), (3, 1), (1, 4), (3, 1)]
+    torch.testing.assert_close(results, parts(x))
+
+
 def test_training_is_the_same_before_during_and_after_the_swap() -> None:
     torch._dynamo.reset()
     eager, tiered = model(), model()

@@ -15,6 +15,7 @@ from torch._dynamo.utils import counters
 
 from tests.zoo.spec import Architecture
 from torch_max_backend import compile_stats, compile_together, graph_compiler, max_backend
+from torch_max_backend.compiled_graph import CompiledGraph
 from torch_max_backend.engine import ENGINE
 from torch_max_backend.errors import FallbackWarning
 
@@ -49,6 +50,8 @@ class Case:
     result: Result
     expected: Callable[[], Any]
     actual: Callable[[], Any]
+    graphs: list[CompiledGraph] = field(default_factory=list)
+    """Those that wait for the compiler."""
 
 
 def run(architectures: Sequence[Architecture], *, training: bool = False) -> list[Result]:
@@ -63,6 +66,7 @@ def run(architectures: Sequence[Architecture], *, training: bool = False) -> lis
         seconds = compile_stats()["compile_seconds"] - before
         for case in cases:
             case.result.together, case.result.seconds = len(cases), seconds
+            count_refused(case)
             compare(case)
     return [case.result for case in cases]
 
@@ -141,13 +145,14 @@ def tensors(outputs: Any, prefix: str = "") -> dict[str, torch.Tensor]:
 
 def count(case: Case) -> None:
     """Trace the case (inside `compile_together()` it runs on PyTorch) and count what is where."""
-    before = compile_stats()
+    before, waiting = compile_stats(), len(ENGINE._pending)
     counters.clear()
     graph_compiler._WARNED.clear()  # what another architecture was warned of counts here too
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         case.actual()
     after = compile_stats()
+    case.graphs = ENGINE._pending[waiting:]
     result = case.result
     result.on_max = int(after["nodes_on_max"] - before["nodes_on_max"])
     result.on_torch = int(after["nodes_on_torch"] - before["nodes_on_torch"])
@@ -156,6 +161,16 @@ def count(case: Case) -> None:
     result.graph_breaks = [reason.splitlines()[0] for reason in breaks]
     told = [w.message for w in caught if isinstance(w.message, FallbackWarning)]
     result.reasons = [str(message) for message in told]
+
+
+def count_refused(case: Case) -> None:
+    """A graph that MAX's compiler refused runs on PyTorch: right, but not on MAX."""
+    for graph in case.graphs:
+        if graph.error is not None:
+            nodes = len(graph.program.calls)
+            case.result.on_max -= nodes
+            case.result.on_torch += nodes
+            case.result.reasons.append(f"a graph runs on PyTorch: {graph.error}")
 
 
 def largest_error(actual: dict[str, Any], expected: dict[str, Any]) -> float:

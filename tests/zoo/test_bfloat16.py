@@ -8,7 +8,7 @@ import torch
 from tests.zoo.generation import GENERATORS
 from torch_max_backend import compile_stats, max_backend, reset_compile_stats
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("error:a graph stays on PyTorch")]
 
 
 def test_tokens_of_a_bfloat16_llama() -> None:

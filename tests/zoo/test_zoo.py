@@ -7,12 +7,16 @@ all of the zoo is `make zoo`.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from tests.zoo import harness, report
 from tests.zoo.architectures import ARCHITECTURES
 from tests.zoo.harness import Result
+from torch_max_backend.engine import Engine
+from torch_max_backend.errors import EngineError, FallbackWarning
 
 pytestmark = pytest.mark.xdist_group("zoo")
 
@@ -59,6 +63,22 @@ def test_an_error_is_seen() -> None:
     inputs["input_ids"][0, 0] = 5
     expected = harness.inference(model, model, inputs)
     assert harness.largest_error(harness.inference(twin, twin, inputs), expected) > report.TOLERANCE
+
+
+def test_a_graph_that_max_refuses_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be right, on PyTorch, and must not count as one on MAX."""
+
+    def refuse(self: Engine, graphs: list[Any], verified: bool = False) -> None:
+        for graph in graphs:
+            graph.error = EngineError("MAX says no")
+
+    monkeypatch.setattr(Engine, "_compile", refuse)
+    monkeypatch.setattr(Engine, "_find", lambda self, graph: None)
+    torch._dynamo.reset()
+    with pytest.warns(FallbackWarning, match="MAX says no"):
+        (result,) = harness.run([BY_NAME["GPT2LMHeadModel"]])
+    assert result.on_max == 0 and result.on_torch >= 40 and result.error == 0
+    assert "MAX says no" in result.reasons[0]
 
 
 def test_nan_and_other_dtypes_are_errors() -> None:
