@@ -95,6 +95,7 @@ def page(results: Mapping[str, Mapping[str, Verdict]], limit: int) -> str:
         "entry is `ok` if every sample that was run is. Entries whose samples give no tensor, or",
         "that have none at a dtype, are not counted. A row `with fallback`: the unsupported ones",
         "again, through `torch.compile` as users have it, PyTorch running what MAX cannot.",
+        "`lowered`: MAX's graph was built and verified, but neither compiled nor run.",
         "",
         f"**At most {limit} samples of an entry were run**, spread evenly over all that it has; the"
         if limit
@@ -102,17 +103,17 @@ def page(results: Mapping[str, Mapping[str, Verdict]], limit: int) -> str:
         "column `samples` says how many of how many.",
         *(_GRADIENTS_NOTE if any(GRADIENTS in name for name in results) else ()),
         "",
-        "| dtype | entries | ok | unsupported | wrong | ok % | samples run | of |",
-        "|---|---|---|---|---|---|---|---|",
+        "| dtype | entries | ok | lowered | unsupported | wrong | ok % | samples run | of |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for dtype, entries in results.items():
         ran = [entry for entry in entries.values() if entry["status"] != SKIPPED]
         counts = Counter(entry["status"] for entry in ran)
-        share = f"{100 * counts[OK] / len(ran):.1f}" if ran else ""
+        share = f"{100 * counts[OK] / len(ran):.1f}" if counts[OK] else ""
         samples = sum(sum(entry["samples"].values()) for entry in ran)
         numbers = (
             len(ran),
-            *(counts[status] for status in (OK, UNSUPPORTED, WRONG)),
+            *(counts[status] for status in (OK, LOWERED, UNSUPPORTED, WRONG)),
             share,
             samples,
             sum(entry["total"] for entry in ran),
