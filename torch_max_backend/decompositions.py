@@ -12,6 +12,7 @@ from torch._inductor import inductor_prims
 from torch._ops import OpOverload
 
 from torch_max_backend.foreach import foreach_decompositions
+from torch_max_backend.fractional_pooling import FRACTIONAL_POOLING
 from torch_max_backend.gradients import GRADIENTS
 from torch_max_backend.grid_gradient import GRID_GRADIENTS
 
@@ -142,6 +143,7 @@ DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.native_dropout.default: native_dropout,
     inductor_prims.fma: fma,
     **foreach_decompositions(),
+    **FRACTIONAL_POOLING,
     **GRADIENTS,
     **GRID_GRADIENTS,
     aten.segment_reduce.default: segment_reduce,

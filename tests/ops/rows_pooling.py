@@ -22,6 +22,14 @@ def max_back(dims, grad, x, kernel, stride, padding=0, dilation=1, **kwargs):
     return OpCase(op, (t(*grad), t(*x), *params, False, where), **kwargs)
 
 
+def fractional(x, kernel, size, samples):
+    """Both directions: the indices are only known to the forward."""
+    dims = len(size)
+    largest, indices = getattr(aten, f"fractional_max_pool{dims}d")(x, kernel, size, samples)
+    backward = getattr(aten, f"fractional_max_pool{dims}d_backward")
+    return largest, indices, backward(largest * 2, x, kernel, size, indices)
+
+
 INDICES = t(
     values=torch.nn.functional.adaptive_max_pool2d(
         torch.arange(60.0).reshape(1, 2, 5, 6), (3, 4), True
@@ -101,6 +109,12 @@ ROWS = [
     max_back(2, (2, 3, 3, 4), (2, 3, 7, 8), 2, 2, dtypes=FLOATS),
     max_back(2, (2, 3, 5, 6), (2, 3, 7, 8), 3, 1),
     max_back(3, (1, 2, 2, 3, 3), (1, 2, 5, 6, 7), 2, 2),
+    OpCase(
+        fractional,
+        (t(2, 3, 7, 9), [2, 3], [3, 4], t(2, 3, 2, low=0, high=1)),
+        dtypes=[torch.float32, torch.float64],
+    ),
+    OpCase(fractional, (t(3, 7, 9, 6), [2, 3, 2], [4, 1, 3], t(1, 3, 3, low=0, high=1))),
     OpCase(torch.nn.functional.max_pool1d, (t(2, 3, 9), 3)),
     OpCase(torch.nn.functional.adaptive_avg_pool2d, (t(2, 3, 4, 6), (2, 3))),
 ]
