@@ -55,7 +55,7 @@ def main() -> int:
         args.state.parent.mkdir(exist_ok=True)
         args.state.write_text(json.dumps(done, indent=1))
     if args.output:
-        (args.output / "zoo.md").write_text(report.page(list(done.values())))
+        (args.output / "zoo.md").write_text(report.page(list(done.values()), fingerprint.sources()))
     compared = {name: line for name, line in done.items() if line["error"] is not None}
     wrong = [name for name, line in compared.items() if not report.is_right(line)]
     if wrong:

@@ -43,14 +43,24 @@ def _error(result: Mapping[str, Any]) -> str:
     return "—" if result["error"] is None else f"{result['error']:.1e}"
 
 
-def page(results: Sequence[Mapping[str, Any]]) -> str:
-    """The page."""
-    parts = [_HEAD]
+def page(results: Sequence[Mapping[str, Any]], sources: str) -> str:
+    """The page; `sources` is the fingerprint of the package as it is."""
+    parts = [_HEAD, _older(results, sources)]
     for step, title in (("inference", "Inference"), ("training", "One training step")):
         rows = [r for r in results if r["step"] == step]
+        families = list(dict.fromkeys(r["family"] for r in rows))
+        rows.sort(key=lambda r: families.index(r["family"]))
         if rows:
             parts += [f"## {title}\n", _summary(rows), *_table(rows), _on_torch(rows)]
+        else:
+            parts.append(f"## {title}\n\nNot run yet.\n")
     return "\n".join(part for part in parts if part) + "\n"
+
+
+def _older(results: Sequence[Mapping[str, Any]], sources: str) -> str:
+    count = sum(r["sources"] != sources for r in results)
+    told = f"{count} of the {len(results)} lines were taken before the package last changed.\n"
+    return told if count else ""
 
 
 def _summary(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -74,7 +84,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         compiled = f"{r['seconds']:.0f} s / {r['together']}" if r["together"] else "—"
         cells = [r["family"], r["name"], r["on_max"], r["on_torch"], len(r["graph_breaks"])]
         lines.append(f"| {' | '.join(map(str, cells))} | {_error(r)} | {compiled} |")
-    return [*lines, ""]
+    return [*lines[:-1], f"{lines[-1]}\n"]
 
 
 def _on_torch(rows: Sequence[Mapping[str, Any]]) -> str:
