@@ -73,5 +73,5 @@ def test_entry(name: str, verdict: Mapping[str, Any]) -> None:
 
 
 def test_page_has_a_tenth() -> None:
-    assert TENTH
+    assert len(TENTH) > 40
     assert report.WRONG not in STATUSES.values()
