@@ -20,6 +20,7 @@ ON_TORCH: dict[OpOverload, str] = {
     aten._fft_r2c.default: _COMPLEX,
     aten._local_scalar_dense.default: "its result is a Python number that later sizes depend on",
     aten._native_batch_norm_legit.default: _IN_PLACE,
+    aten.complex.default: _COMPLEX,  # whole, since PyTorch's decomposition writes in place
     aten.masked_select.default: _SIZES,
     aten.nonzero.default: _SIZES,
     aten.nonzero_static.default: _SIZES,

@@ -162,6 +162,15 @@ def test_one_warning_per_op_and_line_and_nothing_too_small_for_max() -> None:
     assert compile_stats()["nodes_on_max"] == compile_stats()["modules"] == 0
 
 
+def test_complex_numbers_are_made_by_pytorch() -> None:
+    """Whole: PyTorch's decomposition writes in place, which AOTAutograd refuses."""
+    real, imaginary = torch.tensor([1.0, -2.0]), torch.tensor([0.5, 3.0])
+    messages = _warnings_of(torch.complex, real, imaginary)
+    assert len(messages) == 1 and "no complex numbers" in messages[0]
+    compiled = torch.compile(torch.complex, backend=max_backend)
+    assert compiled(real, imaginary).equal(torch.complex(real, imaginary))
+
+
 def test_an_error_lists_all_of_them() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return odd(x) + odder(x) + odd(x + 1)
