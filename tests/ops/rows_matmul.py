@@ -20,6 +20,11 @@ def _product_and_more(left, right, bias):
     return torch.tanh(left @ right + bias).transpose(-1, -2) * 2
 
 
+def _narrow_heads(left, right, scale):
+    """Rows of a product divided into pieces shorter than a vector."""
+    return (left @ right).unflatten(-1, (5, 4)) * scale
+
+
 NAN = t(3, 5, prepare=lambda x: x.fill_(math.nan))
 LOOSE = (5e-2, 2e-2)
 ROWS = [
@@ -100,7 +105,9 @@ ROWS = [
     OpCase(aten.mv.default, (_m(3, 4), _m(4)), dtypes=SOME),
     OpCase(aten.mv.default, (_m(3, 0), _m(0))),
     OpCase(aten.vdot.default, (_m(7), _m(7)), dtypes=FLOATS),
-    # What follows a product is computed where its sums are.
+    # What follows a product may not be computed in its vectors: they cross the heads.
+    OpCase(_narrow_heads, (_m(7, 12), _m(12, 20), _m(5, 1))),
+    OpCase(_narrow_heads, (_m(2, 7, 12), _m(2, 12, 20), _m(5, 1))),
     OpCase(_product_and_more, (_m(2, 7, 9), _m(2, 9, 33), _m(33))),
     OpCase(_product_and_more, (_m(7, 9), _m(9, 33), _m(33))),
     OpCase(matvec.default, (_m(1, 300), _m(70, 300)), dtypes=[torch.float32, *HALF]).within(

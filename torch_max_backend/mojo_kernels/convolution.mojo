@@ -5,13 +5,11 @@ it is used. MAX's own convolution wants channels last, and takes seconds to comp
 """
 
 import extensibility
-from extensibility import InputTensor
-from extensibility import _FusedOutputTensor as FusedOutputTensor
+from extensibility import InputTensor, OutputTensor
 from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
-from std.utils.index import IndexList
 
 from .packed_matmul import DEPTH, GRAIN, ROWS_TOGETHER, add_depth
 
@@ -41,13 +39,13 @@ struct Convolution:
     def execute[
         target: StaticString
     ](
-        output: FusedOutputTensor[rank=3, ...],
+        output: OutputTensor[rank=3, ...],
         x: InputTensor[dtype=output.dtype, rank=5, ...],
         filters: InputTensor[dtype=output.dtype, rank=5, ...],
         places: InputTensor[dtype=DType.int64, rank=1, ...],
         window: InputTensor[dtype=DType.int64, rank=1, ...],
         ctx: DeviceContext,
-    ) capturing raises:
+    ) raises:
         comptime T = output.dtype
         comptime W = simd_width_of[T]()
         comptime N = 2 * W
@@ -75,15 +73,6 @@ struct Convolution:
         var units = batches * groups * strips * blocks
         var most = min(units, 4 * parallelism_level(None))
         var tasks = max(1, min(most, batches * groups * m * n * k // GRAIN))
-
-        @always_inline
-        def store[
-            size: Int
-        ](batch: Int, row: Int, column: Int, value: SIMD[T, size]) {output, yp, m, n, groups}:
-            comptime if type_of(output)._has_output_store_fusion:
-                output._lambda_store[width=size](IndexList[3](batch, row, column), value)
-            else:
-                yp.unsafe_offset((batch * groups * m + row) * n + column).unsafe_store(value)
 
         @always_inline
         def pack(
@@ -146,7 +135,7 @@ struct Convolution:
 
         def task(
             t: Int
-        ) {xp, fp, m, n, k, taps, depth, height, width, groups, channels, strips, blocks, units, tasks, store, pack}:
+        ) {xp, fp, yp, m, n, k, taps, depth, height, width, groups, channels, strips, blocks, units, tasks, pack}:
             var scratch = List[Scalar[T]](unsafe_uninit_length=ROWS_TOGETHER * N)
             var sums = scratch.unsafe_ptr()
             var panel_scratch = List[Scalar[T]](unsafe_uninit_length=k * N)
@@ -176,14 +165,13 @@ struct Convolution:
                     )
                 for r in range(rows):
                     var line = sums.unsafe_offset(r * N)
-                    var row = group * m + block + r
-                    var c = 0
-                    while c + W <= columns:
-                        store[W](batch, row, first + c, line.unsafe_offset(c).unsafe_load[width=W]())
-                        c += W
-                    while c < columns:
-                        store[1](batch, row, first + c, line[unsafe_offset=c])
-                        c += 1
+                    var row = (batch * groups + group) * m + block + r
+                    var to = yp.unsafe_offset(row * n + first)
+                    if columns == N:
+                        to.unsafe_store(line.unsafe_load[width=N]())
+                    else:
+                        for c in range(columns):
+                            to[unsafe_offset=c] = line[unsafe_offset=c]
             _ = scratch^  # they must outlive the pointers into them
             _ = panel_scratch^
 

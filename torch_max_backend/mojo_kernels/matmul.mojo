@@ -1,17 +1,15 @@
-"""Products of any two matrices, batched or not; what follows them is fused in.
+"""Products of any two matrices, batched or not.
 
 MAX's own matmul takes as long to compile as everything else in a small graph together. This one
 copies the right operand into panels as it goes and shares its inner loop with `packed_matmul`.
 """
 
 import extensibility
-from extensibility import InputTensor
-from extensibility import _FusedOutputTensor as FusedOutputTensor
+from extensibility import InputTensor, OutputTensor
 from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
-from std.utils.index import IndexList
 
 from .packed_matmul import DEPTH, GRAIN, ROWS_TOGETHER, add_depth
 
@@ -126,11 +124,11 @@ struct Matmul[transposed: Bool]:
     def execute[
         rank: Int, target: StaticString
     ](
-        output: FusedOutputTensor[rank=rank, ...],
+        output: OutputTensor[rank=rank, ...],
         left: InputTensor[dtype=output.dtype, rank=rank, ...],
         right: InputTensor[rank=rank, ...],
         ctx: DeviceContext,
-    ) capturing raises:
+    ) raises:
         comptime C = output.dtype
         comptime W = simd_width_of[C]()
         comptime N = 2 * W
@@ -159,23 +157,7 @@ struct Matmul[transposed: Bool]:
         var most = min(units, 4 * parallelism_level(None))
         var tasks = max(1, min(most, batches * m * n * k // GRAIN))
 
-        @always_inline
-        def store[
-            width: Int
-        ](batch: Int, row: Int, column: Int, value: SIMD[C, width]) {output, yp, m, n}:
-            comptime if type_of(output)._has_output_store_fusion:
-                comptime if rank == 3:
-                    output._lambda_store[width=width](
-                        rebind[IndexList[rank]](IndexList[3](batch, row, column)), value
-                    )
-                else:
-                    output._lambda_store[width=width](
-                        rebind[IndexList[rank]](IndexList[2](row, column)), value
-                    )
-            else:
-                yp.unsafe_offset((batch * m + row) * n + column).unsafe_store(value)
-
-        def task(t: Int) {ap, bp, m, n, k, few, across, strips, blocks, units, tasks, left_step, right_step, store}:
+        def task(t: Int) {ap, bp, yp, m, n, k, few, across, strips, blocks, units, tasks, left_step, right_step}:
             var room = FEW * STRIP if few else ROWS_TOGETHER * N
             var scratch = List[Scalar[C]](unsafe_uninit_length=room)
             var sums = scratch.unsafe_ptr()
@@ -211,13 +193,15 @@ struct Matmul[transposed: Bool]:
                         )
                 for r in range(rows):
                     var line = sums.unsafe_offset(r * step)
+                    var to = yp.unsafe_offset((batch * m + block + r) * n + first)
                     var c = 0
                     while c + W <= columns:
-                        var value = line.unsafe_offset(c).unsafe_load[width=W]()
-                        store[W](batch, block + r, first + c, value)
+                        to.unsafe_offset(c).unsafe_store(
+                            line.unsafe_offset(c).unsafe_load[width=W]()
+                        )
                         c += W
                     while c < columns:
-                        store[1](batch, block + r, first + c, line[unsafe_offset=c])
+                        to[unsafe_offset=c] = line[unsafe_offset=c]
                         c += 1
             _ = scratch^  # they must outlive the pointers into them
             _ = panel_scratch^

@@ -1,17 +1,15 @@
-"""A matmul whose right operand was copied into panels beforehand; what follows it is fused in.
+"""A matmul whose right operand was copied into panels beforehand.
 
 A panel has two vectors' columns. A depth of it stays in the first cache while all rows of a block
 pass by, six at a time, which with two vectors fill the registers of an x86 core.
 """
 
 import extensibility
-from extensibility import InputTensor
-from extensibility import _FusedOutputTensor as FusedOutputTensor
+from extensibility import InputTensor, OutputTensor
 from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
-from std.utils.index import IndexList
 
 comptime TILE = 6
 """Rows of a tile."""
@@ -91,11 +89,11 @@ struct PackedMatmul[columns: Int]:
     def execute[
         target: StaticString
     ](
-        output: FusedOutputTensor[rank=2, ...],
+        output: OutputTensor[rank=2, ...],
         x: InputTensor[dtype=output.dtype, rank=2, ...],
         panels: InputTensor[dtype=output.dtype, rank=3, ...],
         ctx: DeviceContext,
-    ) capturing raises:
+    ) raises:
         comptime T = output.dtype
         comptime W = simd_width_of[T]()
         comptime N = Self.columns
@@ -108,14 +106,7 @@ struct PackedMatmul[columns: Int]:
         var yp = output.unsafe_ptr()
         var tasks = max(1, min(min(count, 4 * parallelism_level(None)), m * n * k // GRAIN))
 
-        @always_inline
-        def store[width: Int](row: Int, column: Int, value: SIMD[T, width]) {output, yp, n}:
-            comptime if type_of(output)._has_output_store_fusion:
-                output._lambda_store[width=width](IndexList[2](row, column), value)
-            else:
-                yp.unsafe_offset(row * n + column).unsafe_store(value)
-
-        def task(t: Int) {xp, bp, m, n, k, count, tasks, store}:
+        def task(t: Int) {xp, bp, yp, m, n, k, count, tasks}:
             var scratch = List[Scalar[T]](unsafe_uninit_length=ROWS_TOGETHER * N)
             var sums = scratch.unsafe_ptr()
             for block in range(0, m, ROWS_TOGETHER):
@@ -131,19 +122,15 @@ struct PackedMatmul[columns: Int]:
                             sums,
                             start > 0,
                         )
-                    # Apart from the sums, so that the fused ops are compiled once and not per tile.
                     var columns = min(N, n - p * N)
                     for r in range(rows):
                         var line = sums.unsafe_offset(r * N)
-                        var c = 0
-                        while c + W <= columns:
-                            store[W](
-                                block + r, p * N + c, line.unsafe_offset(c).unsafe_load[width=W]()
-                            )
-                            c += W
-                        while c < columns:
-                            store[1](block + r, p * N + c, line[unsafe_offset=c])
-                            c += 1
+                        var to = yp.unsafe_offset((block + r) * n + p * N)
+                        if columns == N:
+                            to.unsafe_store(line.unsafe_load[width=N]())
+                        else:
+                            for c in range(columns):
+                                to[unsafe_offset=c] = line[unsafe_offset=c]
             _ = scratch^  # it must outlive the pointer into it
 
         sync_parallelize(task, tasks)
