@@ -8,7 +8,7 @@ an inference graph that operand is a parameter, so we hand in the panels instead
 2. The runtime fills that input from the parameter, and again whenever the parameter's address or
    version has changed (`PackedWeight`).
 
-One row (a decoded token) times a weight that is stored transposed needs no tiles: memory decides,
+One row (a decoded token) times a weight that is stored transposed needs no panels: memory decides,
 and `torch_max_backend.matvec` streams the weight as it is. The products of one row with two or
 three weights (query, key and value; gate and up) are one `torch_max_backend.matvec_group`.
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from tests.module_db import report, sweep
 from tests.testing import training
+from tests.testing.samples import totals
 
 
 def main() -> None:
@@ -36,7 +37,7 @@ def main() -> None:
             training.run(waiting, lower_only=args.lower_only)
             done.update(report.by_module(waiting))
             args.state.write_text(json.dumps(done, indent=1, sort_keys=True))
-            console.print(f"{number} of {len(entries)} modules: {report.totals(done)}")
+            console.print(f"{number} of {len(entries)} modules: {totals(done)}")
             waiting = []
             chunks += 1
             if chunks == args.most:

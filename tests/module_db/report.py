@@ -25,12 +25,6 @@ def _verdict(samples: Sequence[Sample]) -> dict[str, Any]:
     return {"status": worst, "samples": dict(counts), "reason": reason}
 
 
-def totals(modules: Mapping[str, Mapping[str, Any]]) -> str:
-    """One line: how many modules of each status."""
-    counts = Counter(module["status"] for module in modules.values())
-    return ", ".join(f"{n} {status}" for status, n in sorted(counts.items()))
-
-
 def page(modules: Mapping[str, Mapping[str, Any]], limit: int) -> str:
     """docs/module_coverage.md."""
     spread = f" At most {limit} samples of a mode, spread over all." if limit else ""

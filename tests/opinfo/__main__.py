@@ -20,6 +20,7 @@ from rich.console import Console
 
 from tests.opinfo import fallback, gradients, report, sweep
 from tests.testing import training
+from tests.testing.samples import totals
 
 
 def _part(text: str) -> tuple[int, int]:
@@ -86,7 +87,7 @@ def main() -> None:
                 args.state.write_text(json.dumps(results, indent=1, sort_keys=True))
                 seconds = time.monotonic() - start
                 console.print(
-                    f"{title}: {number} of {len(entries)} entries, {report.totals(done)}; "
+                    f"{title}: {number} of {len(entries)} entries, {totals(done)}; "
                     f"{len(waiting)} samples in {seconds:.0f} s"
                 )
                 waiting = []

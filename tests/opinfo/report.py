@@ -49,12 +49,6 @@ def _verdict(samples: Sequence[Sample]) -> dict[str, Any]:
     }
 
 
-def totals(entries: Mapping[str, Verdict]) -> str:
-    """One line: how many entries of each status."""
-    counts = Counter(entry["status"] for entry in entries.values())
-    return ", ".join(f"{n} {status}" for status, n in sorted(counts.items()))
-
-
 _FACTORISATIONS = re.compile(
     r"aten\.(_?linalg_(eig|svd|qr|ldl|pinv|householder|lstsq|matrix_exp)|geqrf|ormqr)"
 )

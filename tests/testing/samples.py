@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -13,6 +14,12 @@ OK, WRONG, UNSUPPORTED, SKIPPED, LOWERED = "ok", "wrong", "unsupported", "skippe
 def spread(found: Sequence[T], limit: int) -> Sequence[T]:
     """At most `limit` of all that were found, evenly; 0 for all."""
     return found[:: max(1, -(-len(found) // limit))] if limit else found
+
+
+def totals(entries: Mapping[str, Mapping[str, Any]]) -> str:
+    """One line: how many entries of each status."""
+    counts = Counter(entry["status"] for entry in entries.values())
+    return ", ".join(f"{n} {status}" for status, n in sorted(counts.items()))
 
 
 def first_line(error: BaseException) -> str:
