@@ -14,7 +14,6 @@ from torch._ops import OpOverload
 from torch_max_backend.foreach import foreach_decompositions
 from torch_max_backend.fractional_pooling import FRACTIONAL_POOLING
 from torch_max_backend.gradients import GRADIENTS
-from torch_max_backend.grid_gradient import GRID_GRADIENTS
 
 aten = torch.ops.aten
 
@@ -145,6 +144,5 @@ DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     **foreach_decompositions(),
     **FRACTIONAL_POOLING,
     **GRADIENTS,
-    **GRID_GRADIENTS,
     aten.segment_reduce.default: segment_reduce,
 }

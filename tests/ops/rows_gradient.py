@@ -1,4 +1,4 @@
-"""Gradients that we decompose ourselves (`gradients.py`, `grid_gradient.py`), `_foreach_*`, fma."""
+"""Gradients that we decompose ourselves (`gradients.py`), `_foreach_*`, fma."""
 
 from __future__ import annotations
 
@@ -100,6 +100,11 @@ ROWS = [
             dtypes=BOTH,
         )
         for mode, padding, align in ((0, 0, False), (0, 2, True), (1, 1, False), (2, 0, True))
+    ),
+    OpCase(
+        aten.grid_sampler_2d_backward.default,
+        (t(2, 3, 3, 6), t(2, 3, 4, 5), GRID, 0, 0, False, [False, True]),
+        outputs=(1,),
     ),
     OpCase(
         aten.grid_sampler_3d_backward.default,

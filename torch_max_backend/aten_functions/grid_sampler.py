@@ -8,7 +8,8 @@ import torch
 from max.dtype import DType
 from max.graph import ops
 
-from torch_max_backend import constants, promotion, shapes
+from torch_max_backend import constants, mojo_kernels, promotion, shapes
+from torch_max_backend.aten_functions.shape import reshape
 from torch_max_backend.registry import map_to
 from torch_max_backend.types import CallInfo, MaxTensor, Size
 
@@ -173,3 +174,45 @@ def aten_grid_sampler_3d(
     call: CallInfo,
 ) -> MaxTensor:
     return _grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners, call)
+
+
+# grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)
+# grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)
+@map_to(aten.grid_sampler_2d_backward, needs_call=True)
+@map_to(aten.grid_sampler_3d_backward, needs_call=True)
+def aten_grid_sampler_backward(
+    grad_output: MaxTensor,
+    input: MaxTensor,
+    grid: MaxTensor,
+    interpolation_mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    output_mask: list[bool],
+    *,
+    call: CallInfo,
+) -> list[MaxTensor | None]:
+    batch, channels, *spatial = shapes.sizes(input)
+    _, *outer, dims = shapes.sizes(grid)
+    pixels, points = shapes.numel(spatial), shapes.numel(outer)
+    image = promotion.opmath(input)
+    dtype, device = promotion.dtype_of(image), call.device
+    if 0 in (batch, channels, pixels, points):
+        return [
+            None if meta is None else constants.full(meta.shape, 0, meta.dtype, device)
+            for meta in call.outputs
+        ]
+    depth = [1] * (3 - len(spatial))
+    settings = [interpolation_mode, padding_mode, int(align_corners)]
+    numbers = [constants.scalar(n, torch.int64, device) for n in [*depth, *spatial, *settings]]
+    inputs = [
+        reshape(promotion.opmath(grad_output), [batch, channels, points]),
+        reshape(image, [batch, channels, pixels]),
+        reshape(promotion.opmath(grid), [batch, points, dims]),
+        ops.stack(numbers),
+    ]
+    wanted = [(dtype, [batch, channels, pixels]), (dtype, [batch, points, dims])]
+    found = mojo_kernels.call("tmb_grid_gradient", inputs, wanted)
+    return [
+        None if meta is None else promotion.cast(reshape(result, meta.shape), meta.dtype)
+        for result, meta in zip(found, call.outputs, strict=True)
+    ]

@@ -1,6 +1,7 @@
 from .attention import *
 from .convolution import *
 from .creation import *
+from .grid_gradient import *
 from .grouped_matmul import *
 from .linalg import *
 from .matmul import *
