@@ -7,6 +7,7 @@ only file that talks to MAX's compiler.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import threading
 import time
@@ -17,6 +18,7 @@ from pathlib import Path
 from weakref import WeakValueDictionary
 
 from max import driver, engine
+from max._core.mlrt import AsyncValue
 from max._mlir_context import in_default_mlir_context
 from max.engine import CompilationStopped, InferenceSession, Model
 from max.graph import Module
@@ -42,6 +44,8 @@ class Engine:
         self._lock = threading.RLock()  # the queue
         self._building = threading.RLock()  # MLIR building
         self._compiling = threading.RLock()  # MAX's compiler; other graphs are built meanwhile
+        self._inside_max = threading.RLock()  # calls of `_compile` into MAX that return soon
+        self._abandoned: list[Module] = []
         self._worker: threading.Thread | None = None
         self._deferred = 0
         # A model lives as long as a function that uses it; an equal graph shares it until then.
@@ -226,11 +230,20 @@ class Engine:
     def _compile(self, graphs: list[CompiledGraph], verified: bool = False) -> None:
         """Compile `graphs` as one Module; on failure find the guilty ones."""
         try:
-            module = self._build(graphs)
-            stats.count("modules")
-            compiled = self.session.compile(module, custom_extensions=_kernels(graphs))
-            self._store(graphs, compiled)
-            models = self._models_of(compiled)
+            for package in _kernels(graphs):
+                mojo_kernels.precompile(package)
+            with self._inside_max:
+                module = self._build(graphs)
+                stats.count("modules")
+                compiled = self.session.compile_async(module, custom_extensions=_kernels(graphs))
+            try:
+                self._await(compiled)
+            except KeyboardInterrupt:
+                self._abandoned.append(module)  # MAX goes on reading it
+                raise
+            with self._inside_max:
+                self._store(graphs, compiled)
+                models = self._models_of(compiled)
         except Exception as error:
             if len(graphs) == 1:
                 _fail(graphs[0], error)
@@ -249,6 +262,28 @@ class Engine:
         for graph, model in zip(graphs, models, strict=True):
             graph.ready(model)
 
+    def _await(self, compiled: engine.CompiledModel) -> None:
+        """Wait in Python, not in MAX: there Ctrl-C would have no effect until the end.
+
+        A thread that waits in MAX while Python shuts down would abort the process as well.
+        """
+        handle = compiled._compiled
+        if isinstance(handle, AsyncValue):
+            while not handle.done():
+                time.sleep(0.005)
+            error = handle.exception()
+            if error is not None:
+                raise error
+
+    def close(self) -> None:
+        """For the end of the process: a compile in the background goes no further.
+
+        When Python ends, it ends its daemon threads as they ask for the GIL; one that comes back
+        from MAX's C++ then aborts the process. So this waits, a second or two at most, until the
+        background is not in there, and keeps it out. MAX's own threads end with the process.
+        """
+        self._inside_max.acquire()
+
     def _verify(self, graphs: list[CompiledGraph]) -> list[CompiledGraph]:
         """Those of `graphs` that pass MAX's verifier; the others are marked failed."""
         error = self._verification_error(graphs)
@@ -263,7 +298,8 @@ class Engine:
     def _verification_error(self, graphs: list[CompiledGraph]) -> Exception | None:
         InferenceSession.debug.pre_jit = True
         try:
-            self.session.compile(self._build(graphs), custom_extensions=_kernels(graphs))
+            with self._inside_max:
+                self.session.compile(self._build(graphs), custom_extensions=_kernels(graphs))
         except CompilationStopped:
             return None
         except Exception as error:
@@ -334,6 +370,7 @@ def _engine_error(graph: CompiledGraph, error: Exception) -> EngineError:
 
 
 ENGINE = Engine()
+atexit.register(ENGINE.close)
 
 
 def kernel_packages(folders: Sequence[str] = ()) -> list[Path]:
