@@ -32,12 +32,16 @@ COSTLY = {
     "activation": 2,
     "creation": 2,
     "gradient": 4,
+    "indexing": 2,
     "linalg": 5,
     "pointwise_binary": 2,
     "pointwise_unary": 2,
     "pooling": 2,
     "reduction": 2,
     "resize": 4,
+    "selection": 2,
+    "shape": 2,
+    "sorting": 2,
     "special": 3,
 }
 """Tables whose rows compile for 4 s and more each: the default run takes one op in N."""

@@ -15,11 +15,9 @@ from std.utils.numerics import inf
 
 from .lines import nans, task_count
 from .pointwise_math import exp
+from .tiles import TILE, multiply
 
-comptime ROWS = 6
-"""Queries of a tile: with two vectors of columns they fill the registers of an x86 core."""
-
-comptime BLOCK = 8 * ROWS
+comptime BLOCK = 8 * TILE
 """Queries at most whose scores are kept together."""
 
 comptime SCORES = 64 * 1024
@@ -37,34 +35,6 @@ def _exp[C: DType, W: Int](x: SIMD[C, W]) -> SIMD[C, W]:
         return x
 
 
-@always_inline
-def _tile[
-    rows: Int, W: Int, C: DType
-](
-    a: Pointer[Scalar[C], _],
-    a_stride: Int,
-    depth: Int,
-    panel: Pointer[Scalar[C], _],
-    c: Pointer[mut=True, Scalar[C], _],
-    c_stride: Int,
-):
-    """`rows` rows of a, times a panel of two vectors' width."""
-    var left = Array[SIMD[C, W], rows](fill=0)
-    var right = Array[SIMD[C, W], rows](fill=0)
-    for k in range(depth):
-        var p = panel.unsafe_offset(k * 2 * W)
-        var b0 = p.unsafe_load[width=W]()
-        var b1 = p.unsafe_offset(W).unsafe_load[width=W]()
-        comptime for i in range(rows):
-            var x = SIMD[C, W](a[unsafe_offset=i * a_stride + k])
-            left[i] = b0.fma(x, left[i])
-            right[i] = b1.fma(x, right[i])
-    comptime for i in range(rows):
-        var q = c.unsafe_offset(i * c_stride)
-        q.unsafe_store(left[i])
-        q.unsafe_offset(W).unsafe_store(right[i])
-
-
 def _product[
     W: Int, C: DType
 ](
@@ -80,29 +50,15 @@ def _product[
 ):
     """`rows` rows of a, times `count` panels."""
     for p in range(count):
-        var panel = panels.unsafe_offset(p * panel_size)
-        var out = c.unsafe_offset(p * 2 * W)
-        var r = 0
-        while r + ROWS <= rows:
-            _tile[ROWS, W, C](
-                a.unsafe_offset(r * a_stride),
-                a_stride,
-                depth,
-                panel,
-                out.unsafe_offset(r * c_stride),
-                c_stride,
-            )
-            r += ROWS
-        while r < rows:
-            _tile[1, W, C](
-                a.unsafe_offset(r * a_stride),
-                a_stride,
-                depth,
-                panel,
-                out.unsafe_offset(r * c_stride),
-                c_stride,
-            )
-            r += 1
+        multiply[False, 2, W, C](
+            rows,
+            a,
+            a_stride,
+            depth,
+            panels.unsafe_offset(p * panel_size),
+            c.unsafe_offset(p * 2 * W),
+            c_stride,
+        )
 
 
 @always_inline
@@ -249,7 +205,7 @@ def attend[
     comptime N = 2 * W
     var padded = (s.keys + N - 1) // N * N
     var value_panels = (s.value_width + N - 1) // N
-    var block = max(ROWS, min(BLOCK, SCORES // max(padded, 1) // ROWS * ROWS))
+    var block = max(TILE, min(BLOCK, SCORES // max(padded, 1) // TILE * TILE))
     var blocks = (s.queries + block - 1) // block
     var units = s.batch * s.heads * blocks
     var work = s.batch * s.heads * s.queries * s.keys * (s.width + s.value_width)

@@ -11,7 +11,7 @@ from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
 
-from .packed_matmul import DEPTH, GRAIN, ROWS_TOGETHER, add_depth
+from .tiles import GRAIN, ROWS_TOGETHER, multiply_all
 
 
 @always_inline
@@ -152,26 +152,16 @@ struct Convolution:
                     var channel = (batch * groups + group) * channels
                     pack(panel, xp.unsafe_offset(channel * depth * height * width), first)
                     packed = strip
-                var columns = min(N, n - first)
-                for start in range(0, k, DEPTH):
-                    add_depth[2, W, T](
-                        rows,
-                        fp.unsafe_offset((group * m + block) * k + start),
-                        k,
-                        min(DEPTH, k - start),
-                        panel.unsafe_offset(start * N),
-                        sums,
-                        start > 0,
-                    )
-                for r in range(rows):
-                    var line = sums.unsafe_offset(r * N)
-                    var row = (batch * groups + group) * m + block + r
-                    var to = yp.unsafe_offset(row * n + first)
-                    if columns == N:
-                        to.unsafe_store(line.unsafe_load[width=N]())
-                    else:
-                        for c in range(columns):
-                            to[unsafe_offset=c] = line[unsafe_offset=c]
+                multiply_all[2, W, T](
+                    rows,
+                    fp.unsafe_offset((group * m + block) * k),
+                    k,
+                    panel,
+                    yp.unsafe_offset(((batch * groups + group) * m + block) * n + first),
+                    n,
+                    min(N, n - first),
+                    sums,
+                )
             _ = scratch^  # they must outlive the pointers into them
             _ = panel_scratch^
 

@@ -1,7 +1,7 @@
 """Products of any two matrices, batched or not.
 
 MAX's own matmul takes as long to compile as everything else in a small graph together. This one
-copies the right operand into panels as it goes and shares its inner loop with `packed_matmul`.
+copies the right operand into panels as it goes and shares its inner loop with the others.
 """
 
 import extensibility
@@ -11,7 +11,7 @@ from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
 
-from .packed_matmul import DEPTH, GRAIN, ROWS_TOGETHER, add_depth
+from .tiles import GRAIN, ROWS_TOGETHER, multiply_all
 
 comptime FEW = 4
 """So few rows do not pay for a panel: the right operand is read where it is."""
@@ -173,35 +173,24 @@ struct Matmul[transposed: Bool]:
                 var columns = min(across, n - first)
                 var a = ap.unsafe_offset(batch * left_step + block * k)
                 var b = bp.unsafe_offset(batch * right_step)
-                var step = N
-                if few:
-                    step = STRIP
-                    _few_rows[Self.transposed, W](sums, a, b, m, k, n, first, columns)
-                else:
+                var to = yp.unsafe_offset((batch * m + block) * n + first)
+                if not few:
                     if strip != packed:
                         _pack[Self.transposed, N](panel, b, k, n, first)
                         packed = strip
-                    for start in range(0, max(k, 1), DEPTH):
-                        add_depth[2, W, C](
-                            rows,
-                            a.unsafe_offset(start),
-                            k,
-                            min(DEPTH, k - start),
-                            panel.unsafe_offset(start * N),
-                            sums,
-                            start > 0,
-                        )
+                    multiply_all[2, W, C](rows, a, k, panel, to, n, columns, sums)
+                    continue
+                _few_rows[Self.transposed, W](sums, a, b, m, k, n, first, columns)
                 for r in range(rows):
-                    var line = sums.unsafe_offset(r * step)
-                    var to = yp.unsafe_offset((batch * m + block + r) * n + first)
+                    var line = sums.unsafe_offset(r * STRIP)
                     var c = 0
                     while c + W <= columns:
-                        to.unsafe_offset(c).unsafe_store(
+                        to.unsafe_offset(r * n + c).unsafe_store(
                             line.unsafe_offset(c).unsafe_load[width=W]()
                         )
                         c += W
                     while c < columns:
-                        to[unsafe_offset=c] = line[unsafe_offset=c]
+                        to[unsafe_offset = r * n + c] = line[unsafe_offset=c]
                         c += 1
             _ = scratch^  # they must outlive the pointers into them
             _ = panel_scratch^

@@ -1,0 +1,140 @@
+"""The inner loop of every product: rows of a left operand times a panel of the right one.
+
+A panel has two vectors' columns. A depth of it stays in the first cache while all rows of a block
+pass by, six at a time, which with two vectors fill the registers of an x86 core.
+"""
+
+comptime TILE = 6
+"""Rows of a tile."""
+
+comptime DEPTH = 256
+"""Depth of a panel that is used at once. It is added up by itself: long sums lose digits."""
+
+comptime ROWS_TOGETHER = 42 * TILE
+"""Rows of a block: a depth of their left operand is in the second cache while panels pass by."""
+
+comptime GRAIN = 384 * 1024
+"""Multiplications of a task: doing fewer costs less than waking another thread."""
+
+
+@always_inline
+def _tile[
+    rows: Int, interleaved: Bool, V: Int, W: Int, T: DType
+](
+    a: Pointer[Scalar[T], _],
+    stride: Int,
+    depth: Int,
+    panel: Pointer[Scalar[T], _],
+    to: Pointer[mut=True, Scalar[T], _],
+    to_stride: Int,
+    more: Bool,
+):
+    """`rows` rows of a times a panel of V vectors."""
+    comptime N = V * W
+    var total = Array[SIMD[T, W], rows * V](fill=0)
+    for j in range(depth):
+        var p = panel.unsafe_offset(j * N)
+        var b = Array[SIMD[T, W], V](fill=0)
+        comptime for v in range(V):
+            b[v] = p.unsafe_offset(v * W).unsafe_load[width=W]()
+        comptime for i in range(rows):
+            var at = j * TILE + i if interleaved else i * stride + j
+            var x = SIMD[T, W](a[unsafe_offset=at])
+            comptime for v in range(V):
+                total[i * V + v] = b[v].fma(x, total[i * V + v])
+    comptime for i in range(rows):
+        comptime for v in range(V):
+            var at = to.unsafe_offset(i * to_stride + v * W)
+            if more:
+                total[i * V + v] += at.unsafe_load[width=W]()
+            at.unsafe_store(total[i * V + v])
+
+
+def multiply[
+    interleaved: Bool, V: Int, W: Int, T: DType
+](
+    rows: Int,
+    a: Pointer[Scalar[T], _],
+    stride: Int,
+    depth: Int,
+    panel: Pointer[Scalar[T], _],
+    to: Pointer[mut=True, Scalar[T], _],
+    to_stride: Int,
+    more: Bool = False,
+):
+    """Rows of a, `stride` apart, times a panel; `more` adds to what is there.
+
+    `interleaved`: a is as `interleave` makes it, and `stride` is its depth.
+    """
+    var r = 0
+    while r + TILE <= rows:
+        _tile[TILE, interleaved, V, W, T](
+            a.unsafe_offset(r * stride),
+            stride,
+            depth,
+            panel,
+            to.unsafe_offset(r * to_stride),
+            to_stride,
+            more,
+        )
+        r += TILE
+    comptime for rest in range(1, TILE):
+        if rows - r == rest:
+            _tile[rest, interleaved, V, W, T](
+                a.unsafe_offset(r * stride),
+                stride,
+                depth,
+                panel,
+                to.unsafe_offset(r * to_stride),
+                to_stride,
+                more,
+            )
+
+
+def multiply_all[
+    V: Int, W: Int, T: DType
+](
+    rows: Int,
+    a: Pointer[Scalar[T], _],
+    k: Int,
+    panel: Pointer[Scalar[T], _],
+    to: Pointer[mut=True, Scalar[T], _],
+    to_stride: Int,
+    columns: Int,
+    scratch: Pointer[mut=True, Scalar[T], _],
+):
+    """Rows of a times all `k` of a panel, of which `columns` are wanted; `scratch` is a block's."""
+    comptime N = V * W
+    for start in range(0, max(k, 1), DEPTH):
+        var depth = min(DEPTH, k - start)
+        var left = a.unsafe_offset(start)
+        var right = panel.unsafe_offset(start * N)
+        if columns == N:
+            multiply[False, V, W, T](rows, left, k, depth, right, to, to_stride, start > 0)
+        else:
+            multiply[False, V, W, T](rows, left, k, depth, right, scratch, N, start > 0)
+    if columns < N:
+        for r in range(rows):
+            for c in range(columns):
+                to[unsafe_offset = r * to_stride + c] = scratch[unsafe_offset = r * N + c]
+
+
+@always_inline
+def interleave[
+    T: DType
+](
+    to: Pointer[mut=True, Scalar[T], _],
+    a: Pointer[Scalar[T], _],
+    rows: Int,
+    stride: Int,
+    depth: Int,
+):
+    """Up to `TILE` rows of a as [depth, TILE]: read one after the other, however long a row is."""
+    if rows == TILE:
+        for j in range(depth):
+            comptime for i in range(TILE):
+                to[unsafe_offset = j * TILE + i] = a[unsafe_offset = i * stride + j]
+    else:
+        for j in range(depth):
+            for i in range(rows):
+                to[unsafe_offset = j * TILE + i] = a[unsafe_offset = i * stride + j]
