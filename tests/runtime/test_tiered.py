@@ -216,3 +216,34 @@ def test_exit_does_not_hang(tmp_path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("24.1875")
+
+
+INTERRUPTED = """
+    import os, random, signal, threading
+    import torch
+    from torch_max_backend import max_backend
+    from torch_max_backend.engine import ENGINE
+
+    wait = ENGINE._await
+
+    def wait_and_press(compiled):
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        wait(compiled)
+        print("compiled")
+
+    ENGINE._await = wait_and_press
+    number = random.random()  # nothing of it is in any cache
+    try:
+        torch.compile(lambda x: torch.sin(x * number), backend=max_backend)(torch.ones(3))
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+def test_ctrl_c_ends_a_compile(tmp_path) -> None:
+    script = tmp_path / "interrupted.py"
+    script.write_text(textwrap.dedent(INTERRUPTED))
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
