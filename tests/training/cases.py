@@ -73,7 +73,8 @@ class Case:
 
 
 def _mlp(name: str, optimizer: Callable[[Parameters], optim.Optimizer], **more: Any) -> Case:
-    more.setdefault("group", "optimizers")
+    # Each by itself: cases of one group share torch.optim's frames, where Dynamo then traces anew.
+    more.setdefault("group", name)
     return Case(name, Mlp, numbers, mean_square, optimizer, **more)
 
 
