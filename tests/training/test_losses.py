@@ -68,6 +68,8 @@ def test_fifty_steps(case: Case) -> None:
     mine, theirs = training.state(), eager.state()
     assert mine.keys() == theirs.keys()
     for name, value in theirs.items():
+        if name.endswith(case.noise):
+            continue
         torch.testing.assert_close(
             mine[name], value, rtol=5e-3, atol=5e-4, msg=lambda m, n=name: f"{n}: {m}"
         )
