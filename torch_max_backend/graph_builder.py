@@ -170,8 +170,8 @@ def _input_type(item: GraphInput) -> TensorType:
 class _SideBySide:
     """Loads of buffers, or stores, with no order among them; what follows waits for all of them.
 
-    Left to itself MAX lets each wait for the one before. Its compiler then takes twice as long for
-    every few stores: a minute and more for the 120 of a small model's optimizer, days for more.
+    Left to itself MAX lets each wait for the one before, over which its compiler takes exponential
+    time: the optimizer of a four-layer GPT was not compiled after 25 minutes (docs/max_notes.md).
     """
 
     def __init__(self) -> None:

@@ -44,7 +44,7 @@ COSTLY = {
     "sorting": 2,
     "special": 3,
 }
-"""Tables whose rows compile for 4 s and more each: the default run takes one op in N."""
+"""Tables that are long, or whose rows take long to compile: the default run takes one op in N."""
 
 
 def _default_rows() -> set[str]:
