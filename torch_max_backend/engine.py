@@ -231,7 +231,7 @@ class Engine:
         """Compile `graphs` as one Module; on failure find the guilty ones."""
         try:
             for package in _kernels(graphs):
-                mojo_kernels.precompile(package)  # before `_build` does: `close` must not wait for it
+                mojo_kernels.precompile(package)  # before `_build` does: `close` waits for that
             with self._inside_max:
                 module = self._build(graphs)
                 stats.count("modules")
