@@ -18,6 +18,7 @@ from torch._C import _from_dlpack, _to_dlpack
 from torch.utils._sympy.printers import PythonPrinter
 
 from torch_max_backend.graph_builder import graph_inputs, inverse
+from torch_max_backend.max_threads import patient_threads
 from torch_max_backend.program import (
     PackedInput,
     Program,
@@ -114,7 +115,14 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
     )
     finish = _finisher(program)
     copies = _AliasProbe()
-    execute = model._execute_device_tensors
+
+    def first_execute(buffers: list[Any]) -> list[Buffer]:
+        nonlocal execute
+        execute = model._execute_device_tensors
+        with patient_threads():
+            return execute(buffers)
+
+    execute: Callable[[list[Any]], list[Buffer]] = first_execute
     template: list[Any] = [None] * len(taken)
     fill = parameters.fill if static else None
     read_sizes = _size_reader(program)
