@@ -18,7 +18,7 @@ IR = ROOT / "torch_ir"
 
 # The floors of torch_max_backend, bottom first: a file imports from its own floor or from below.
 FLOORS = [
-    ["errors", "types", "stats", "foreach", "fractional_pooling", "gradients"],
+    ["errors", "types", "stats", "foreach", "fractional_pooling", "gradients", "max_threads"],
     ["flags", "devices", "program", "on_torch", "decompositions", "grouped_matmul"],
     [
         "constants",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import sys
 import threading
+import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -228,3 +232,24 @@ def test_many_threads(functions: Functions) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_no_thread_keeps_waking_up(functions: Functions) -> None:
+    functions["add_one"](torch.ones(3, 4))
+    before = _wake_ups()
+    time.sleep(0.5)
+    after = _wake_ups()
+    often = {tid: count for tid in before if (count := after.get(tid, 0) - before[tid]) > 500}
+    assert not often, "MAX's own thread wakes up 2500 times in this time if nobody slows it down"
+
+
+def _wake_ups() -> dict[str, int]:
+    """How often each thread of this process has slept."""
+    counts = {}
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it ended meanwhile
+            status = (thread / "status").read_text()
+            line = next(x for x in status.splitlines() if x.startswith("voluntary_ctxt"))
+            counts[thread.name] = int(line.split()[1])
+    return counts

@@ -15,7 +15,7 @@ from std.utils.numerics import inf
 
 from .lines import nans, task_count
 from .pointwise_math import exp
-from .tiles import TILE, multiply
+from .tiles import TASKS, TILE, multiply
 
 comptime BLOCK = 8 * TILE
 """Queries at most whose scores are kept together."""
@@ -209,7 +209,7 @@ def attend[
     var blocks = (s.queries + block - 1) // block
     var units = s.batch * s.heads * blocks
     var work = s.batch * s.heads * s.queries * s.keys * (s.width + s.value_width)
-    var tasks = max(1, min(min(units, 2 * workers), work // GRAIN))
+    var tasks = max(1, min(min(units, TASKS // 2 * workers), work // GRAIN))
 
     if s.queries == 1:
 

@@ -11,7 +11,7 @@ from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
 
-from .tiles import GRAIN, ROWS_TOGETHER, multiply_all
+from .tiles import GRAIN, ROWS_TOGETHER, TASKS, multiply_all
 
 
 @always_inline
@@ -71,7 +71,7 @@ struct Convolution:
         var strips = (n + N - 1) // N
         var blocks = (m + ROWS_TOGETHER - 1) // ROWS_TOGETHER
         var units = batches * groups * strips * blocks
-        var most = min(units, 4 * parallelism_level(None))
+        var most = min(units, TASKS * parallelism_level(None))
         var tasks = max(1, min(most, batches * groups * m * n * k // GRAIN))
 
         @always_inline

@@ -11,7 +11,7 @@ from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
 
-from .tiles import GRAIN, ROWS_TOGETHER, multiply_all
+from .tiles import GRAIN, ROWS_TOGETHER, TASKS, multiply_all
 
 comptime FEW = 4
 """So few rows do not pay for a panel: the right operand is read where it is."""
@@ -154,7 +154,7 @@ struct Matmul[transposed: Bool]:
         var strips = (n + across - 1) // across
         var blocks = (m + ROWS_TOGETHER - 1) // ROWS_TOGETHER
         var units = batches * strips * blocks
-        var most = min(units, 4 * parallelism_level(None))
+        var most = min(units, TASKS * parallelism_level(None))
         var tasks = max(1, min(most, batches * m * n * k // GRAIN))
 
         def task(t: Int) {ap, bp, yp, m, n, k, few, across, strips, blocks, units, tasks, left_step, right_step}:

@@ -7,7 +7,7 @@ from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
 
-from .tiles import DEPTH, GRAIN, ROWS_TOGETHER, TILE, interleave, multiply
+from .tiles import DEPTH, GRAIN, ROWS_TOGETHER, TASKS, TILE, interleave, multiply
 
 comptime COPIED = 32 * 1024
 """Numbers of the left operand that a task interleaves."""
@@ -37,7 +37,7 @@ struct PackedMatmul[columns: Int]:
         var bp = panels.unsafe_ptr()
         var yp = output.unsafe_ptr()
         var workers = parallelism_level(None)
-        var tasks = max(1, min(min(count, 4 * workers), m * n * k // GRAIN))
+        var tasks = max(1, min(min(count, TASKS * workers), m * n * k // GRAIN))
         var copiers = max(1, min(workers, m * k // COPIED))
         var tiles = (m + TILE - 1) // TILE
         # Depth after depth, tile after tile, each interleaved.
@@ -70,11 +70,11 @@ struct PackedMatmul[columns: Int]:
                         var a = ap.unsafe_offset(start * tiles * TILE + block * depth)
                         var panel = bp.unsafe_offset((p * k + start) * N)
                         if columns == N:
-                            multiply[True, N // W, W, T](
+                            multiply[True, N // W, W, T, fetches=True](
                                 rows, a, depth, depth, panel, to, n, start > 0
                             )
                         else:
-                            multiply[True, N // W, W, T](
+                            multiply[True, N // W, W, T, fetches=True](
                                 rows, a, depth, depth, panel, sums, N, start > 0
                             )
                     if columns < N:

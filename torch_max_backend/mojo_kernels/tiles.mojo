@@ -4,6 +4,9 @@ A panel has two vectors' columns. A depth of it stays in the first cache while a
 pass by, six at a time, which with two vectors fill the registers of an x86 core.
 """
 
+from std.sys.info import size_of
+from std.sys.intrinsics import PrefetchOptions, prefetch
+
 comptime TILE = 6
 """Rows of a tile."""
 
@@ -15,6 +18,9 @@ comptime ROWS_TOGETHER = 42 * TILE
 
 comptime GRAIN = 384 * 1024
 """Multiplications of a task: doing fewer costs less than waking another thread."""
+
+comptime TASKS = 12
+"""Tasks for each thread: what a thread cannot do because its core is taken, the others do."""
 
 
 @always_inline
@@ -50,8 +56,17 @@ def _tile[
             at.unsafe_store(total[i * V + v])
 
 
+@always_inline
+def _fetch[T: DType](a: Pointer[Scalar[T], _], count: Int):
+    """Have numbers brought into the second cache."""
+    comptime line = 64 // size_of[T]()
+    comptime how = PrefetchOptions().for_read().medium_locality().to_data_cache()
+    for at in range(0, count, line):
+        prefetch[how](a.unsafe_offset(at))
+
+
 def multiply[
-    interleaved: Bool, V: Int, W: Int, T: DType
+    interleaved: Bool, V: Int, W: Int, T: DType, fetches: Bool = False
 ](
     rows: Int,
     a: Pointer[Scalar[T], _],
@@ -65,9 +80,14 @@ def multiply[
     """Rows of a, `stride` apart, times a panel; `more` adds to what is there.
 
     `interleaved`: a is as `interleave` makes it, and `stride` is its depth.
+    `fetches`: the panel used next lies behind this one; it comes from memory meanwhile.
     """
     var r = 0
+    var next = panel.unsafe_offset(depth * V * W)
+    var share = depth * V * W * TILE // max(rows, TILE)
     while r + TILE <= rows:
+        comptime if fetches:
+            _fetch(next.unsafe_offset(r // TILE * share), share)
         _tile[TILE, interleaved, V, W, T](
             a.unsafe_offset(r * stride),
             stride,
