@@ -2,8 +2,8 @@
 
 The first execution in a process starts a thread that wakes up some 5000 times a second for the rest
 of the process, used or not. On two cores it costs a model 10 to 20 % of its speed: each time it
-takes a core from a kernel. It waits with a timeout, and Linux lets a thread say how late its timeouts
-may come ("timer slack"), which its children inherit.
+takes a core from a kernel. It waits with a timeout, and Linux lets a thread say how late its
+timeouts may come ("timer slack"), which its children inherit.
 """
 
 from __future__ import annotations

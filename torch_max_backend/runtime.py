@@ -115,6 +115,7 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
     )
     finish = _finisher(program)
     copies = _AliasProbe()
+    execute: Callable[[list[Any]], list[Buffer]]
 
     def first_execute(buffers: list[Any]) -> list[Buffer]:
         nonlocal execute
@@ -122,7 +123,7 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
         with patient_threads():
             return execute(buffers)
 
-    execute: Callable[[list[Any]], list[Buffer]] = first_execute
+    execute = first_execute
     template: list[Any] = [None] * len(taken)
     fill = parameters.fill if static else None
     read_sizes = _size_reader(program)
