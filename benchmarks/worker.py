@@ -1,7 +1,7 @@
 """One engine with one model in a process of its own, driven by `benchmarks.run` over pipes.
 
 Protocol, one JSON object per line: after set-up the worker prints {"first": seconds, ...}; for each
-line "round N" on stdin it runs the model N times and prints {"times": [...]}.
+line "round N" on stdin it runs the model once and then N times, and prints {"times": [...]}.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def main(engine: str, name: str) -> None:
         print(json.dumps({"first": first, "error": error}), file=replies, flush=True)
         for line in sys.stdin:
             times = []
+            run()
             for _ in range(int(line.split()[1])):
                 start = time.perf_counter()
                 run()
