@@ -84,37 +84,33 @@ class Peer:
         }
 
 
-def measure(
-    name: str, engines: list[str], rounds: int, calls: int, environment: dict[str, str]
-) -> dict[str, Any]:
-    """All engines on one model, warm."""
-    peers = [Peer(engine, name, environment) for engine in engines]
-    order = random.Random(0)
-    for _ in range(rounds):
-        for peer in order.sample(peers, len(peers)):
-            time.sleep(REST)
-            peer.round(calls)
-    for peer in peers:
-        peer.close()
-    return {peer.engine: peer.result() for peer in peers}
-
-
-def measure_cold_and_warm(name: str, engines: list[str], rounds: int, calls: int) -> dict[str, Any]:
-    """The same after a first process that found its caches empty, MAX's and inductor's too."""
+def measure(name: str, engines: list[str], rounds: int, calls: int, cold: bool) -> dict[str, Any]:
+    """All engines on one model; with `cold`, after a first process that found its caches empty."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {
             "TORCH_MAX_BACKEND_CACHE_DIR": f"{folder}/ours",
             "MODULAR_CACHE_DIR": f"{folder}/modular",
             "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
         }
-        cold: dict[str, Any] = {}
+        if not cold:
+            environment = {}
+        first: dict[str, Any] = {}
         for engine in [engine for engine in CACHING if engine in engines]:
             peer = Peer(engine, name, environment)
             peer.close()
-            cold[engine] = peer.ready.get("first")
-        results = measure(name, engines, rounds, calls, environment)
-    for engine, seconds in cold.items():
-        results[engine]["cold_first_s"] = seconds
+            first[engine] = peer.ready.get("first")
+        peers = [Peer(engine, name, environment) for engine in engines]
+        order = random.Random(0)
+        for _ in range(rounds):
+            for peer in order.sample(peers, len(peers)):
+                time.sleep(REST)
+                peer.round(calls)
+        for peer in peers:
+            peer.close()
+    results = {peer.engine: peer.result() for peer in peers}
+    if cold:
+        for engine, seconds in first.items():
+            results[engine]["cold_first_s"] = seconds
     return results
 
 
@@ -258,9 +254,8 @@ def main() -> None:
     kept = args.output / "benchmarks.json" if args.output else None
     results: dict[str, Any] = json.loads(kept.read_text()) if kept and kept.is_file() else {}
     for name in args.models:
-        how = (name, args.engines, args.rounds, args.calls)
         before = results.get(name, {})
-        results[name] = measure_cold_and_warm(*how) if args.cold else measure(*how, {})
+        results[name] = measure(name, args.engines, args.rounds, args.calls, args.cold)
         for engine, result in results[name].items():  # a cold start measured earlier stays
             if "cold_first_s" in before.get(engine, {}):
                 result.setdefault("cold_first_s", before[engine]["cold_first_s"])
