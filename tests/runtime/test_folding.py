@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-import torch
-from torch.fx.experimental.proxy_tensor import make_fx
+from collections.abc import Callable
 
+import pytest
+import torch
+from max._mlir_context import in_default_mlir_context
+from max.graph import Module
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional
+
+from tests.testing.graph_of_call import OpCall, graph_for_max
+from torch_max_backend import graph_builder
 from torch_max_backend.folding import fold_constants
 from torch_max_backend.fx_importer import import_fx
 from torch_max_backend.program import Program
+from torch_max_backend.registry import decomposition_table
 
 
 def program(function, *args: torch.Tensor) -> Program:
@@ -56,3 +65,29 @@ def test_a_constant_result_is_returned() -> None:
 def test_what_depends_on_an_argument_stays() -> None:
     folded = program(outputs(lambda x: (x + 1) * 2), torch.randn(4))
     assert not folded.captured and len(folded.calls) == 2
+
+
+def batch_norm(x: torch.Tensor) -> torch.Tensor:
+    return functional.batch_norm(x, torch.zeros(3), torch.ones(3), training=True)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x / 3,
+        lambda x: x.mean(1),
+        lambda x: x.var(1),
+        lambda x: x.round(decimals=2),
+        lambda x: torch.func.grad(lambda x: functional.layer_norm(x, [3]).square().sum())(x),
+        batch_norm,
+    ],
+)
+@in_default_mlir_context
+def test_max_divides_nothing(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """MAX compiles a program of its own for each number that it divides by."""
+    gm, _ = OpCall(function, (torch.randn(5, 3),), {}).trace(decomposition_table())
+    graph = graph_for_max(gm)
+    module = Module()
+    graph_builder.build(graph.program, graph.lowerings, module, "graph", graph.kernels)
+    text = str(module.mlir_module)
+    assert "tmb_divide" in text and "mo.div" not in text

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from max.graph import Dim, ops
 
-from torch_max_backend import constants, promotion, shapes
+from torch_max_backend import constants, mojo_kernels, promotion, shapes
 from torch_max_backend.registry import map_to
 from torch_max_backend.types import CallInfo, MaxTensor, Scalar, Size
 
@@ -173,7 +173,7 @@ def aten_linspace(
     index = constants.iota(length, call.device)
     first, final = (constants.scalar(v, torch.float64, call.device) for v in (start, end))
     last = constants.scalar(shapes.size(length - 1), torch.int64, call.device)
-    step = (final - first) / promotion.cast(last, torch.float64)
+    step = mojo_kernels.divide(final - first, promotion.cast(last, torch.float64))
     up = first + promotion.cast(index, torch.float64) * step
     down = final - promotion.cast(last - index, torch.float64) * step
     late = ops.greater_equal(index + index, ops.broadcast_to(last, [length]))

@@ -50,7 +50,7 @@ class _Axis:
         if self.padding_mode == REFLECTION:
             low, span = self._number(0 if self.align_corners else -0.5), self._number(self.span)
             distance = ops.abs(pixel - low)
-            flips = ops.floor(distance / self.divisor)
+            flips = ops.floor(mojo_kernels.divide(distance, self.divisor))
             extra = distance - flips * span
             odd = ops.not_equal(flips - ops.floor(flips * self._number(0.5)) * 2, self._number(0))
             pixel = ops.where(odd, span - extra + low, extra + low)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from max.graph import ops
 
-from torch_max_backend import constants, promotion, shapes
+from torch_max_backend import constants, mojo_kernels, promotion, shapes
 from torch_max_backend.aten_functions.indexing import aten_scatter_add
 from torch_max_backend.aten_functions.reduction import aten_max, aten_min
 from torch_max_backend.registry import map_to
@@ -31,11 +31,14 @@ def aten_histc(
         low, high = aten_min(self), aten_max(self)
         flat = promotion.cast(ops.equal(low, high), dtype)
         low, high = ops.sub(low, flat), ops.add(high, flat)
+        span = ops.sub(high, low)
     else:
         low, high = number(min), number(max)
+        first, last = (torch.tensor(value, dtype=dtype) for value in (min, max))
+        span = number((last - first).item())
     x = ops.reshape(self, [count])
     # In PyTorch's order, so that what lies on an edge is rounded into the same bin.
-    place = ops.div(ops.mul(ops.sub(x, low), number(bins)), ops.sub(high, low))
+    place = mojo_kernels.divide(ops.mul(ops.sub(x, low), number(bins)), span)
     inside = ops.logical_and(ops.greater_equal(x, low), ops.greater_equal(high, x))
     place = ops.min(promotion.cast(ops.where(inside, place, number(0)), torch.int64), bins - 1)
     zeros = constants.full([bins], 0, dtype, self.device)

@@ -8,7 +8,7 @@ import torch
 from max.dtype import DType
 from max.graph import Dim, ops
 
-from torch_max_backend import constants, promotion, shapes
+from torch_max_backend import constants, mojo_kernels, promotion, shapes
 from torch_max_backend.aten_functions.shape import (
     reshape,
     slice_dim,
@@ -220,7 +220,7 @@ def aten_embedding_dense_backward(
         ones = constants.full([count], 1, dtype, call.device)
         counts = constants.full([num_weights], 0, dtype, call.device)
         counts = ops.scatter_nd_add(counts, ones, column)
-        grad = grad / ops.reshape(take_dim(counts, 0, row), [count, 1])
+        grad = mojo_kernels.divide(grad, ops.reshape(take_dim(counts, 0, row), [count, 1]))
     if padding_idx != -1:
         padding = ops.equal(column, ops.broadcast_to(_number(padding_idx, row), [count, 1]))
         zero = constants.full([count, width], 0, dtype, call.device)
@@ -453,7 +453,9 @@ def aten_scatter_reduce(
             ops.max(counts, constants.scalar(1, torch.int32, self.device)), dtype
         )
         result = (
-            ops.div(result, counts) if dtype.is_floating_point else ops.floor_div(result, counts)
+            mojo_kernels.divide(result, counts)
+            if dtype.is_floating_point
+            else ops.floor_div(result, counts)
         )
     return promotion.cast(result, promotion.dtype_of(self))
 

@@ -10,6 +10,7 @@ from max.graph import ops
 
 from torch_max_backend import constants, mojo_kernels, promotion, shapes
 from torch_max_backend.aten_functions.reduction import count, squared_deviations, total
+from torch_max_backend.mojo_kernels import divide
 from torch_max_backend.registry import map_to
 from torch_max_backend.types import CallInfo, MaxTensor, Size
 
@@ -25,7 +26,7 @@ def _statistics(values: MaxTensor, dims: list[int], eps: float) -> tuple[MaxTens
     """Mean and reciprocal standard deviation over `dims`, which stay as ones."""
     squares, mean = squared_deviations(values, dims)
     number = constants.scalar(count(values, dims), promotion.dtype_of(values), values.device)
-    return mean, _inverse_deviation(squares / number, eps)
+    return mean, _inverse_deviation(divide(squares, number), eps)
 
 
 def _per_channel(vector: MaxTensor, rank: int) -> MaxTensor:
@@ -98,14 +99,14 @@ def aten__native_batch_norm_legit_functional(
     dtype, channels = promotion.dtype_of(values), [input.shape[1]]
     squares, mean = squared_deviations(values, dims)
     number = constants.scalar(count(input, dims), dtype, input.device)
-    rstd = _inverse_deviation(squares / number, eps)
+    rstd = _inverse_deviation(divide(squares, number), eps)
     output = _affine((values - mean) * rstd, weight, bias)
     mean, rstd, squares = (x.reshape(channels) for x in (mean, rstd, squares))
     # Not number - 1: MAX folds constants by compiling and running a program of its own.
     freedom = constants.scalar(count(input, dims) - 1, dtype, input.device)
     kept, share = (constants.scalar(x, dtype, input.device) for x in (1 - momentum, momentum))
     new_mean = promotion.cast(running_mean, dtype) * kept + mean * share
-    new_var = promotion.cast(running_var, dtype) * kept + squares / freedom * share
+    new_var = promotion.cast(running_var, dtype) * kept + divide(squares, freedom) * share
     return _as_told([output, mean, rstd, new_mean, new_var], call)
 
 
@@ -169,8 +170,8 @@ def aten_native_batch_norm_backward(
     grad_input = grad
     if train:
         number = constants.scalar(count(input, dims), dtype, input.device)
-        slope = _per_channel(grad_weight * rstd / number, rank)
-        grad_input = grad - centered * slope - _per_channel(grad_bias / number, rank)
+        slope = _per_channel(divide(grad_weight * rstd, number), rank)
+        grad_input = grad - centered * slope - _per_channel(divide(grad_bias, number), rank)
     factor = rstd if weight is None else rstd * promotion.cast(weight, dtype)
     grad_input = grad_input * _per_channel(factor, rank)
     grads = zip((grad_input, grad_weight, grad_bias), output_mask, strict=True)

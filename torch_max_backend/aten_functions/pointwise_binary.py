@@ -69,7 +69,7 @@ def aten_div(self: Operand, other: Operand, *, rounding_mode: str | None = None)
 
 @elementwise("self", "other", int_to_float=True, wide=True)
 def _true_div(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return ops.div(self, other)
+    return mojo_kernels.divide(self, other)
 
 
 @elementwise("self", "other", wide=True)
@@ -214,7 +214,7 @@ def _power(self: Operand, dtype: torch.dtype, exponent: int | float) -> MaxTenso
             if count:
                 square = ops.mul(square, square)
         assert result is not None
-        return result if exponent > 0 else ops.div(one, result)
+        return result if exponent > 0 else mojo_kernels.divide(one, result)
 
     return promotion.in_opmath(expanded, base)
 

@@ -161,7 +161,7 @@ def aten_neg(self: MaxTensor) -> MaxTensor:
 @map_to(aten.reciprocal)
 @elementwise("self", int_to_float=True, wide=True)
 def aten_reciprocal(self: MaxTensor) -> MaxTensor:
-    return ops.div(_number(1, self), self)
+    return mojo_kernels.divide(_number(1, self), self)
 
 
 # round(Tensor self) -> Tensor
@@ -175,8 +175,8 @@ def aten_round(self: MaxTensor, *, decimals: int = 0) -> MaxTensor:
         return ops.round(self)
     power = _number(10.0 ** abs(decimals), self)
     if decimals > 0:
-        return ops.div(ops.round(ops.mul(self, power)), power)
-    return ops.mul(ops.round(ops.div(self, power)), power)
+        return mojo_kernels.divide(ops.round(ops.mul(self, power)), power)
+    return ops.mul(ops.round(mojo_kernels.divide(self, power)), power)
 
 
 # sgn(Tensor self) -> Tensor

@@ -57,7 +57,7 @@ def count(self: MaxTensor, dims: list[int]) -> Size:
 def average(self: MaxTensor, dims: list[int], keepdim: bool) -> MaxTensor:
     """The mean over `dims` in the tensor's own dtype."""
     number = constants.scalar(count(self, dims), promotion.dtype_of(self), self.device)
-    return total(self, dims, keepdim) / number
+    return mojo_kernels.divide(total(self, dims, keepdim), number)
 
 
 def squared_deviations(self: MaxTensor, dims: list[int]) -> tuple[MaxTensor, MaxTensor]:
@@ -351,7 +351,7 @@ def _variance(
     if isinstance(freedom, int) and freedom <= 1 and freedom <= lost:
         # 0 / 0. MAX takes a number minus itself for 0, and 0 divided by anything for 0.
         return constants.full(shape, float("nan"), dtype, self.device), mean
-    return promotion.cast((squares / divisor).reshape(shape), dtype), mean
+    return promotion.cast(mojo_kernels.divide(squares, divisor).reshape(shape), dtype), mean
 
 
 # var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor

@@ -118,5 +118,5 @@ def aten_special_spherical_bessel_j0(x: MaxTensor) -> MaxTensor:
         sign = -1 if factorial in (6, 5040, 39916800) else 1
         near = ops.add(ops.mul(near, square), _number(sign / factorial, x))
     near = ops.add(ops.mul(near, square), _number(1, x))
-    far = ops.where(ops.is_inf(x), _number(0, x), ops.div(ops.sin(x), x))
+    far = ops.where(ops.is_inf(x), _number(0, x), mojo_kernels.divide(ops.sin(x), x))
     return ops.where(ops.greater(_number(0.5, x), ops.abs(x)), near, far)

@@ -107,6 +107,18 @@ struct Copysign(ElementwiseBinaryOp):
             return lhs
 
 
+@extensibility.register("tmb_divide")
+struct Divide(ElementwiseBinaryOp):
+    @staticmethod
+    def elementwise[
+        dtype: DType, width: SIMDLength
+    ](lhs: SIMD[dtype, width], rhs: SIMD[dtype, width]) -> SIMD[dtype, width]:
+        comptime if dtype.is_floating_point():
+            return lhs / rhs
+        else:
+            return lhs
+
+
 @extensibility.register("tmb_floor_divide")
 struct FloorDivide(ElementwiseBinaryOp):
     @staticmethod
