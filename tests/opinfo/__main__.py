@@ -5,6 +5,9 @@ python -m tests.opinfo --limit 3 --minutes 10        go on for ten minutes, keep
 python -m tests.opinfo --gradients --dtypes float64  forward and backward, not inference
 python -m tests.opinfo --limit 3 --fallback          what was unsupported, with the fallback
 python -m tests.opinfo --limit 3 --output docs       finish, and write docs/op_coverage.md
+
+What was run stays in docs/op_coverage.json (`--state`): a run goes on where the last one stopped.
+Two at once (`--part`) need two files; `--beside` adds the other one to the page.
 """
 
 from __future__ import annotations
@@ -41,10 +44,12 @@ def main() -> None:
     parser.add_argument("--chunk", type=int, default=150, help="samples of one Module")
     parser.add_argument("--gradients", action="store_true", help="of a sum of all results")
     parser.add_argument("--lower-only", action="store_true", help="neither compile nor run")
-    parser.add_argument("--retry", action="store_true", help="again what was not ok or lowered")
+    parser.add_argument("--retry", action="store_true", help="again what was unsupported or wrong")
     parser.add_argument("--fallback", action="store_true", help="the unsupported, through PyTorch")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no Module after these")
-    parser.add_argument("--state", type=Path, default=Path("opinfo.json"), help="results so far")
+    parser.add_argument(
+        "--state", type=Path, default=Path("docs/op_coverage.json"), help="results so far"
+    )
     parser.add_argument("--beside", type=Path, nargs="*", default=[], help="for the page as well")
     parser.add_argument("--output", type=Path, help="folder for op_coverage.md")
     args = parser.parse_args()
@@ -63,11 +68,10 @@ def main() -> None:
             entries = [entry for entry in entries if entry.formatted_name in refused]
             title += report.WITH_FALLBACK
         done = results.setdefault(title, {})
-        settled = {
-            entry
-            for entry, verdict in done.items()
-            if not args.retry or verdict["status"] in (report.OK, report.LOWERED, report.SKIPPED)
-        }
+        again = set() if args.lower_only else {report.LOWERED}
+        if args.retry:
+            again |= {report.UNSUPPORTED, report.WRONG}
+        settled = {entry for entry, verdict in done.items() if verdict["status"] not in again}
         waiting: list[Any] = []
         part, parts = args.part
         entries = [e for e in entries[part::parts] if e.formatted_name not in settled]
@@ -84,7 +88,7 @@ def main() -> None:
                     runner = training if args.gradients else sweep
                     runner.run(waiting, lower_only=args.lower_only)
                 done.update(report.by_entry(waiting))
-                args.state.write_text(json.dumps(results, indent=1, sort_keys=True))
+                args.state.write_text(json.dumps(results, indent=1) + "\n")
                 seconds = time.monotonic() - start
                 console.print(
                     f"{title}: {number} of {len(entries)} entries, {totals(done)}; "

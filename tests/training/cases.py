@@ -141,6 +141,7 @@ CASES = [
         lambda p: optim.AdamW(p, 1e-3, foreach=True),
         drawn=4,
         group="vit",
+        noise=("qkv.bias",),  # as in the GPT
     ),
     Case(
         "lstm and gru",
