@@ -232,9 +232,10 @@ INTERRUPTED = """
         print("compiled")
 
     ENGINE._await = wait_and_press
-    number = random.random()  # nothing of it is in any cache
+    # A size that is in no cache; a number would be an argument of the graph.
+    x = torch.ones(random.randrange(2, 10**6))
     try:
-        torch.compile(lambda x: torch.sin(x * number), backend=max_backend)(torch.ones(3))
+        torch.compile(torch.sin, backend=max_backend, dynamic=False)(x)
     except KeyboardInterrupt:
         print("interrupted")
 """
