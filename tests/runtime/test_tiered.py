@@ -232,6 +232,7 @@ INTERRUPTED = """
         print("compiled")
 
     ENGINE._await = wait_and_press
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     # A size that is in no cache; a number would be an argument of the graph.
     x = torch.ones(random.randrange(2, 10**6))
     try:
