@@ -87,13 +87,12 @@ class Peer:
 def measure(name: str, engines: list[str], rounds: int, calls: int, cold: bool) -> dict[str, Any]:
     """All engines on one model; with `cold`, after a first process that found its caches empty."""
     with tempfile.TemporaryDirectory() as folder:
-        environment = {
+        empty = {
             "TORCH_MAX_BACKEND_CACHE_DIR": f"{folder}/ours",
             "MODULAR_CACHE_DIR": f"{folder}/modular",
             "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
         }
-        if not cold:
-            environment = {}
+        environment = empty if cold else {}
         first: dict[str, Any] = {}
         for engine in [engine for engine in CACHING if engine in engines]:
             peer = Peer(engine, name, environment)
