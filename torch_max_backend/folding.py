@@ -28,6 +28,8 @@ aten = torch.ops.aten
 # A broadcast of one number costs MAX nothing, and a kernel that knows the number is the faster one.
 _CHEAP = {
     aten.full.default,
+    aten.full_like.default,
+    aten.fill.Scalar,
     aten.scalar_tensor.default,
     aten.zeros.default,
     aten.ones.default,
@@ -67,7 +69,7 @@ def _constant_calls(program: Program) -> dict[str, Call]:
             for spec in call.outputs
         )
         random = torch.Tag.nondeterministic_seeded in call.op.tags
-        if call.single and not (foreign or symbolic or random or "empty" in str(call.op)):
+        if call.single and not (foreign or symbolic or random):
             constant[call.name] = call
     return constant
 
@@ -98,7 +100,12 @@ def _read_by_others(program: Program, constant: dict[str, Call]) -> list[str]:
 
 def _worth(constant: dict[str, Call], name: str) -> bool:
     call = constant[name]
-    return call.op not in _CHEAP and 0 not in _spec(call).shape
+    return call.op not in _CHEAP and not _undefined(call) and 0 not in _spec(call).shape
+
+
+def _undefined(call: Call) -> bool:
+    """Whether the result is whatever the memory held; zeros then, as in the lowerings."""
+    return "empty" in call.op.__name__
 
 
 def _spec(call: Call) -> TensorSpec:
@@ -117,5 +124,6 @@ def _evaluate(
             if call.name in constant:
                 args = map_refs(call.args, lambda ref: values[ref.name])
                 kwargs = map_refs(call.kwargs, lambda ref: values[ref.name])
-                values[call.name] = call.op(*args, **kwargs)
+                value = call.op(*args, **kwargs)
+                values[call.name] = value.zero_() if _undefined(call) else value
         return {name: values[name].contiguous() for name in wanted}
