@@ -3,6 +3,8 @@
 Position ids, causal masks, rotary frequencies: models compute them from `arange` at every call. MAX
 folds such expressions too, but it compiles and runs a program for each, 10 s apiece. Here they
 become tensors that the program holds (`Program.captured`), so the artifact stays free of values.
+
+A tensor without elements depends on nothing either, whatever it is computed from.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from torch_max_backend.program import (
     Ref,
     Sym,
     TensorInput,
+    TensorOutput,
     TensorSpec,
     live_calls,
     map_refs,
@@ -41,6 +44,7 @@ _LIMIT = 64 * 1024 * 1024
 
 def fold_constants(program: Program) -> Program:
     """`program` without the calls that depend on nothing but constants."""
+    program = _without_empty(program)
     constant = _constant_calls(program)
     wanted = [name for name in _read_by_others(program, constant) if _worth(constant, name)]
     if not wanted:
@@ -56,6 +60,56 @@ def fold_constants(program: Program) -> Program:
         calls=live_calls(calls, program.results()),
         captured=[*program.captured, *values.values()],
     )
+
+
+def _without_empty(program: Program) -> Program:
+    """`program` with each result that has no elements made of nothing."""
+    made: dict[Ref, Call] = {}
+    calls: list[Call] = []
+    for call in program.calls:
+        calls.append(call)
+        for index, spec in enumerate(call.outputs):
+            if spec is None or call.op in _CHEAP or not _is_empty(spec):
+                continue
+            ref = Ref(call.name, None if call.single else index)
+            name = f"{call.name}_empty_{index}"
+            keywords = {"dtype": spec.dtype, "device": spec.device}
+            made[ref] = Call(
+                name,
+                aten.full.default,
+                (list(spec.shape), 0),
+                keywords,
+                (spec,),
+                single=True,
+                used_outputs=frozenset({0}),
+                source=call.source,
+            )
+            calls.append(made[ref])
+    if not made:
+        return program
+
+    def replaced(ref: Ref) -> Ref:
+        return Ref(made[ref].name) if ref in made else ref
+
+    calls = [
+        dataclasses.replace(
+            call, args=map_refs(call.args, replaced), kwargs=map_refs(call.kwargs, replaced)
+        )
+        for call in calls
+    ]
+    outputs = [
+        dataclasses.replace(output, ref=replaced(output.ref))
+        if isinstance(output, TensorOutput)
+        else output
+        for output in program.outputs
+    ]
+    mutations = [dataclasses.replace(m, ref=replaced(m.ref)) for m in program.mutations]
+    changed = dataclasses.replace(program, outputs=outputs, mutations=mutations)
+    return dataclasses.replace(changed, calls=live_calls(calls, changed.results()))
+
+
+def _is_empty(spec: TensorSpec) -> bool:
+    return 0 in spec.shape and all(isinstance(size, int) for size in spec.shape)
 
 
 def _constant_calls(program: Program) -> dict[str, Call]:

@@ -63,6 +63,16 @@ def test_a_part_of_uninitialised_memory_is_zeros() -> None:
     torch.testing.assert_close(folded.captured, [torch.zeros(2)])
 
 
+def test_what_has_no_elements_is_computed_from_nothing() -> None:
+    def both(x):
+        values, places = x[:0].exp().max(1)
+        return [values, places, torch.cat([x, x[2:2]])]
+
+    folded = program(both, torch.randn(4, 3))
+    full = "aten.full.default"
+    assert names(folded) == [full, full, full, "aten.cat.default"]
+
+
 def test_a_constant_result_is_returned() -> None:
     folded = program(lambda x: [x + 1, torch.arange(3) * 2], torch.randn(4))
     torch.testing.assert_close(folded.captured[0], torch.tensor([0, 2, 4]))
