@@ -10,6 +10,8 @@ A tensor without elements depends on nothing either, whatever it is computed fro
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
@@ -31,99 +33,133 @@ aten = torch.ops.aten
 # A broadcast of one number costs MAX nothing, and a kernel that knows the number is the faster one.
 _CHEAP = {
     aten.full.default,
-    aten.full_like.default,
-    aten.fill.Scalar,
     aten.scalar_tensor.default,
     aten.zeros.default,
     aten.ones.default,
     aten.lift_fresh_copy.default,
 }
+# They cut their first argument to pieces, and MAX would compile a program to cut a broadcast.
+_CUTTING = {aten.slice_scatter.default, aten.select_scatter.default}
+_UNIFORM = {
+    **dict.fromkeys(("empty", "empty_like", "empty_permuted", "empty_strided"), 0),
+    **dict.fromkeys(("new_empty", "new_empty_strided", "new_zeros", "zeros_like"), 0),
+    **dict.fromkeys(("new_ones", "ones_like"), 1),
+}
+"""Ops whose result is one number everywhere. What PyTorch leaves uninitialised is 0 here."""
 _LIMIT = 64 * 1024 * 1024
 """Bytes that folded tensors may take in one program."""
 
 
 def fold_constants(program: Program) -> Program:
     """`program` without the calls that depend on nothing but constants."""
-    program = _without_empty(program)
+    program = _with_numbers(program)
     constant = _constant_calls(program)
-    wanted = [name for name in _read_by_others(program, constant) if _worth(constant, name)]
+    wanted = _worth_keeping(program, constant)
     if not wanted:
         return program
     values = _evaluate(program, constant, wanted)
-    if sum(value.nbytes for value in values.values()) > _LIMIT:
-        return program
-    inputs = [TensorInput(name, _spec(constant[name]), static=True) for name in values]
-    calls = [call for call in program.calls if call.name not in values]
+    inputs: list[TensorInput] = []
+    replaced: dict[Ref, Ref] = {}
+    for ref in values:
+        spec = constant[ref.name].outputs[ref.index or 0]
+        assert spec is not None
+        name = f"{ref.name}_folded_{ref.index or 0}"
+        inputs.append(TensorInput(name, spec, static=True))
+        replaced[ref] = Ref(name)
+    folded = _with_refs(program, program.calls, replaced)
     return dataclasses.replace(
-        program,
+        folded,
         inputs=[*program.inputs, *inputs],
-        calls=live_calls(calls, program.results()),
         captured=[*program.captured, *values.values()],
     )
 
 
-def _without_empty(program: Program) -> Program:
-    """`program` with each result that has no elements made of nothing."""
-    made: dict[Ref, Call] = {}
-    calls: list[Call] = []
+def _with_numbers(program: Program) -> Program:
+    """`program` with `full` for each tensor that is one number everywhere or has no elements."""
+    made: list[Call] = []
+    replaced: dict[Ref, Ref] = {}
+
+    def make(ref: Ref, spec: TensorSpec, number: Any, source: str | None) -> None:
+        name = f"{ref.name}_number_{ref.index or 0}"
+        kwargs = {"dtype": spec.dtype, "device": spec.device}
+        args = ([*spec.shape], number)
+        op, used = aten.full.default, frozenset({0})
+        made.append(Call(name, op, args, kwargs, (spec,), True, used, source))
+        replaced[ref] = Ref(name)
+
+    for item in program.inputs:
+        if isinstance(item, TensorInput) and _is_empty(item.spec):
+            make(Ref(item.name), item.spec, 0, None)
     for call in program.calls:
-        calls.append(call)
         for index, spec in enumerate(call.outputs):
-            if spec is None or call.op in _CHEAP or not _is_empty(spec):
+            if spec is None or call.op in _CHEAP or not _is_static(spec):
                 continue
-            ref = Ref(call.name, None if call.single else index)
-            name = f"{call.name}_empty_{index}"
-            keywords = {"dtype": spec.dtype, "device": spec.device}
-            made[ref] = Call(
-                name,
-                aten.full.default,
-                (list(spec.shape), 0),
-                keywords,
-                (spec,),
-                single=True,
-                used_outputs=frozenset({0}),
-                source=call.source,
-            )
-            calls.append(made[ref])
-    if not made:
-        return program
+            number = 0 if _is_empty(spec) else _number_of(call)
+            if number is not None:
+                make(Ref(call.name, None if call.single else index), spec, number, call.source)
+    return _with_refs(program, [*made, *program.calls], replaced) if made else program
 
-    def replaced(ref: Ref) -> Ref:
-        return Ref(made[ref].name) if ref in made else ref
 
-    calls = [
-        dataclasses.replace(
-            call, args=map_refs(call.args, replaced), kwargs=map_refs(call.kwargs, replaced)
-        )
-        for call in calls
-    ]
-    outputs = [
-        dataclasses.replace(output, ref=replaced(output.ref))
-        if isinstance(output, TensorOutput)
-        else output
-        for output in program.outputs
-    ]
-    mutations = [dataclasses.replace(m, ref=replaced(m.ref)) for m in program.mutations]
-    changed = dataclasses.replace(program, outputs=outputs, mutations=mutations)
-    return dataclasses.replace(changed, calls=live_calls(calls, changed.results()))
+def _number_of(call: Call) -> Any:
+    """The number that a call fills its result with; None if it does not."""
+    name = call.op._schema.name.removeprefix("aten::")
+    value = _UNIFORM.get(name)
+    if name in ("fill", "full_like") and len(call.args) > 1:
+        value = call.args[1]
+    elif name == "new_full" and len(call.args) > 2:
+        value = call.args[2]
+    return value if isinstance(value, (bool, int, float)) else None
+
+
+def _is_static(spec: TensorSpec) -> bool:
+    return all(isinstance(size, int) for size in spec.shape)
 
 
 def _is_empty(spec: TensorSpec) -> bool:
-    return 0 in spec.shape and all(isinstance(size, int) for size in spec.shape)
+    return 0 in spec.shape and _is_static(spec)
+
+
+def _with_refs(program: Program, calls: Sequence[Call], replaced: Mapping[Ref, Ref]) -> Program:
+    """`program` with other calls, reading other values; what nobody reads is gone."""
+
+    def look(ref: Ref) -> Ref:
+        return replaced.get(ref, ref)
+
+    changed = dataclasses.replace(
+        program,
+        outputs=[
+            dataclasses.replace(output, ref=look(output.ref))
+            if isinstance(output, TensorOutput)
+            else output
+            for output in program.outputs
+        ],
+        mutations=[dataclasses.replace(m, ref=look(m.ref)) for m in program.mutations],
+    )
+    read = [
+        dataclasses.replace(
+            call, args=map_refs(call.args, look), kwargs=map_refs(call.kwargs, look)
+        )
+        for call in calls
+    ]
+    return dataclasses.replace(changed, calls=live_calls(read, changed.results()))
+
+
+def _refs(value: object) -> list[Ref]:
+    found: list[Ref] = []
+    map_refs(value, found.append)
+    return found
 
 
 def _constant_calls(program: Program) -> dict[str, Call]:
     constant: dict[str, Call] = {}
     for call in program.calls:
-        read: list[Ref] = []
-        map_refs((call.args, call.kwargs), read.append)
-        foreign = any(ref.name not in constant or ref.index is not None for ref in read)
+        foreign = any(ref.name not in constant for ref in _refs((call.args, call.kwargs)))
         symbolic = _has_symbol((call.args, call.kwargs)) or any(
-            spec is None or not all(isinstance(size, int) for size in spec.shape)
-            for spec in call.outputs
+            spec is not None and not _is_static(spec) for spec in call.outputs
         )
         random = torch.Tag.nondeterministic_seeded in call.op.tags
-        if call.single and not (foreign or symbolic or random):
+        undefined = "empty" in call.op.__name__
+        if not (foreign or symbolic or random or undefined):
             constant[call.name] = call
     return constant
 
@@ -136,48 +172,48 @@ def _has_symbol(value: object) -> bool:
     return isinstance(value, Sym)
 
 
-def _read_by_others(program: Program, constant: dict[str, Call]) -> list[str]:
-    """Constant calls whose result some other call or an output reads."""
-    read: dict[str, None] = {}
-
-    def look(ref: Ref) -> None:
+def _worth_keeping(program: Program, constant: Mapping[str, Call]) -> list[Ref]:
+    """Constants that some other call or an output reads."""
+    wanted: dict[Ref, None] = {}
+    for ref, reader in _reads(program, constant):
         if ref.name in constant:
-            read[ref.name] = None
+            cheap = constant[ref.name].op in _CHEAP
+            cut = reader is not None and reader.op in _CUTTING and ref == reader.args[0]
+            spec = constant[ref.name].outputs[ref.index or 0]
+            if spec is not None and not _is_empty(spec) and (cut or not cheap):
+                wanted[ref] = None
+    return list(wanted)
 
+
+def _reads(program: Program, constant: Mapping[str, Call]) -> Iterator[tuple[Ref, Call | None]]:
+    """What is read by calls that are not constant, and what leaves the graph."""
     for call in program.calls:
         if call.name not in constant:
-            map_refs((call.args, call.kwargs), look)
-    for ref in program.results():
-        look(ref)
-    return list(read)
-
-
-def _worth(constant: dict[str, Call], name: str) -> bool:
-    call = constant[name]
-    return call.op not in _CHEAP and not _undefined(call) and 0 not in _spec(call).shape
-
-
-def _undefined(call: Call) -> bool:
-    """Whether the result is whatever the memory held; zeros then, as in the lowerings."""
-    return "empty" in call.op.__name__
-
-
-def _spec(call: Call) -> TensorSpec:
-    spec = call.outputs[0]
-    assert spec is not None
-    return spec
+            yield from ((ref, call) for ref in _refs((call.args, call.kwargs)))
+    yield from ((ref, None) for ref in program.results())
 
 
 def _evaluate(
-    program: Program, constant: dict[str, Call], wanted: list[str]
-) -> dict[str, torch.Tensor]:
-    values: dict[str, torch.Tensor] = {}
+    program: Program, constant: Mapping[str, Call], wanted: Sequence[Ref]
+) -> dict[Ref, torch.Tensor]:
+    """The values of `wanted`, the small ones first, as far as the limit allows."""
+    values: dict[str, Any] = {}
+
+    def value(ref: Ref) -> torch.Tensor:
+        result = values[ref.name]
+        return result if ref.index is None else result[ref.index]
+
     # AOTAutograd calls us under its fake-tensor mode; these are real.
     with _disable_current_modes(), torch.no_grad():
         for call in program.calls:
             if call.name in constant:
-                args = map_refs(call.args, lambda ref: values[ref.name])
-                kwargs = map_refs(call.kwargs, lambda ref: values[ref.name])
-                value = call.op(*args, **kwargs)
-                values[call.name] = value.zero_() if _undefined(call) else value
-        return {name: values[name].contiguous() for name in wanted}
+                args, kwargs = map_refs(call.args, value), map_refs(call.kwargs, value)
+                values[call.name] = call.op(*args, **kwargs)
+        kept: dict[Ref, torch.Tensor] = {}
+        size = 0
+        for ref in sorted(wanted, key=lambda ref: value(ref).numel()):
+            size += value(ref).nbytes
+            if size > _LIMIT:
+                break
+            kept[ref] = value(ref).contiguous()
+        return kept

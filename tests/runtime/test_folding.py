@@ -73,6 +73,31 @@ def test_what_has_no_elements_is_computed_from_nothing() -> None:
     assert names(folded) == [full, full, full, "aten.cat.default"]
 
 
+def test_an_empty_argument_is_a_constant() -> None:
+    folded = program(lambda x: [x.sum() + 1, *x.new_ones(2).max(0)], torch.randn(0, 3))
+    assert not folded.calls
+    torch.testing.assert_close(
+        folded.captured, [torch.tensor(1.0), torch.tensor(1.0), torch.tensor(0)]
+    )
+
+
+def test_an_argument_that_gives_its_shape_alone_is_not_read() -> None:
+    folded = program(lambda x: [torch.zeros_like(x), x.new_full([2], 3)], torch.randn(4))
+    assert [(call.op, call.args) for call in folded.calls] == [
+        (torch.ops.aten.full.default, ([4], 0)),
+        (torch.ops.aten.full.default, ([2], 3)),
+    ]
+
+
+def test_a_number_that_would_be_cut_to_pieces_is_a_tensor() -> None:
+    def padded(x):
+        return functional.pad(x, (1, 2), mode="circular")
+
+    gm, _ = OpCall(padded, (torch.randn(2, 3, 3),), {}).trace(decomposition_table())
+    folded = graph_for_max(gm).program
+    assert any(torch.equal(value, torch.zeros(2, 3, 6)) for value in folded.captured)
+
+
 def test_a_constant_result_is_returned() -> None:
     folded = program(lambda x: [x + 1, torch.arange(3) * 2], torch.randn(4))
     torch.testing.assert_close(folded.captured[0], torch.tensor([0, 2, 4]))

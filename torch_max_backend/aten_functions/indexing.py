@@ -180,7 +180,10 @@ def aten_as_strided_scatter(
     _, sizes, positions = strided_positions(self, size, stride, storage_offset)
     if 0 in sizes:
         return self
-    flat = aten_index_put(_line(self), [positions], _line(src))
+    updates = promotion.cast(_line(src), promotion.dtype_of(self))
+    # Known positions: to look for negative ones would be an expression of constants, which MAX
+    # compiles a program for.
+    flat = ops.scatter_nd(_line(self), updates, ops.reshape(positions, [-1, 1]))
     return ops.reshape(flat, self.shape)
 
 
