@@ -2,11 +2,13 @@
 
 python -m tests.opinfo --lower-only                  what cannot run, in minutes: no compile
 python -m tests.opinfo --limit 3 --minutes 10        go on for ten minutes, keep the results
+python -m tests.opinfo --limit 60                    go on with those that ran fewer samples so far
 python -m tests.opinfo --gradients --dtypes float64  forward and backward, not inference
 python -m tests.opinfo --limit 3 --fallback          what was unsupported, with the fallback
 python -m tests.opinfo --limit 3 --output docs       finish, and write docs/op_coverage.md
 
-What was run stays in docs/op_coverage.json (`--state`): a run goes on where the last one stopped.
+What was run stays in docs/op_coverage.json (`--state`): a run goes on where the last one stopped,
+with the entries of few samples first: they are the ones that can be run whole.
 Two at once (`--part`) need two files; `--beside` adds the other one to the page.
 """
 
@@ -22,13 +24,22 @@ import torch
 from rich.console import Console
 
 from tests.opinfo import fallback, gradients, report, sweep
+from tests.opinfo.report import Verdict
 from tests.testing import training
-from tests.testing.samples import totals
+from tests.testing.samples import spread, totals
 
 
 def _part(text: str) -> tuple[int, int]:
     part, _, parts = text.partition("/")
     return int(part), int(parts)
+
+
+def _settled(verdict: Verdict | None, again: set[str], limit: int) -> bool:
+    """Whether an entry has run as much as is asked for; one unsupported sample is enough."""
+    if verdict is None or verdict["status"] in again:
+        return False
+    wanted = len(spread(range(verdict["total"]), limit))
+    return verdict["status"] != report.OK or sum(verdict["samples"].values()) >= wanted
 
 
 def main() -> None:
@@ -71,10 +82,15 @@ def main() -> None:
         again = set() if args.lower_only else {report.LOWERED}
         if args.retry:
             again |= {report.UNSUPPORTED, report.WRONG}
-        settled = {entry for entry, verdict in done.items() if verdict["status"] not in again}
         waiting: list[Any] = []
+        entries = [
+            entry
+            for entry in entries
+            if not _settled(done.get(entry.formatted_name), again, args.limit)
+        ]
+        entries.sort(key=lambda e: done.get(e.formatted_name, {"total": 0})["total"])
         part, parts = args.part
-        entries = [e for e in entries[part::parts] if e.formatted_name not in settled]
+        entries = entries[part::parts]
         for number, entry in enumerate(entries, 1):
             kind = gradients if args.gradients else sweep
             waiting += kind.samples(entry, dtype, args.limit)

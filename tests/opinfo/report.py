@@ -91,25 +91,29 @@ def page(results: Mapping[str, Mapping[str, Verdict]], limit: int) -> str:
         "again, through `torch.compile` as users have it, PyTorch running what MAX cannot.",
         "`lowered`: MAX's graph was built and verified, but neither compiled nor run.",
         "",
-        f"**At most {limit} samples of an entry were run**, spread evenly over all that it has; the"
+        f"At most {limit} samples of an entry were run, spread evenly over all that it has:"
         if limit
-        else "**All samples were run**; the",
-        "column `samples` says how many of how many.",
+        else "All samples were run:",
+        "`whole` counts the entries that passed **all** their samples, the column `samples` of an",
+        "entry says how many of how many were run.",
         *(_GRADIENTS_NOTE if any(GRADIENTS in name for name in results) else ()),
         "",
-        "| dtype | entries | ok | lowered | unsupported | wrong | ok % | samples run | of |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| dtype | entries | ok | ok % | whole | whole % | lowered | unsupported | wrong"
+        " | samples run | of |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for dtype, entries in results.items():
         ran = [entry for entry in entries.values() if entry["status"] != SKIPPED]
         counts = Counter(entry["status"] for entry in ran)
-        share = f"{100 * counts[OK] / len(ran):.1f}" if counts[OK] else ""
-        samples = sum(sum(entry["samples"].values()) for entry in ran)
+        whole = sum(entry["status"] == OK and _was_run(entry) == entry["total"] for entry in ran)
         numbers = (
             len(ran),
-            *(counts[status] for status in (OK, LOWERED, UNSUPPORTED, WRONG)),
-            share,
-            samples,
+            counts[OK],
+            _share(counts[OK], len(ran)),
+            whole,
+            _share(whole, len(ran)),
+            *(counts[status] for status in (LOWERED, UNSUPPORTED, WRONG)),
+            sum(map(_was_run, ran)),
             sum(entry["total"] for entry in ran),
         )
         lines.append(f"| {dtype} | " + " | ".join(map(str, numbers)) + " |")
@@ -118,6 +122,14 @@ def page(results: Mapping[str, Mapping[str, Verdict]], limit: int) -> str:
     for dtype, entries in results.items():
         lines += _table(dtype, entries)
     return "\n".join(lines) + "\n"
+
+
+def _was_run(verdict: Verdict) -> int:
+    return sum(verdict["samples"].values())
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f}" if part else ""
 
 
 def _gaps(dtype: str, entries: Mapping[str, Verdict]) -> list[str]:
