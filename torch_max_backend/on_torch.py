@@ -23,7 +23,6 @@ ON_TORCH: dict[OpOverload, str] = {
     aten.complex.default: _COMPLEX,  # whole, since PyTorch's decomposition writes in place
     aten.masked_select.default: _SIZES,
     aten.nonzero.default: _SIZES,
-    aten.nonzero_static.default: _SIZES,
     aten.resize_.default: _IN_PLACE,
 }
 

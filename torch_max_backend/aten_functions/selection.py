@@ -8,10 +8,11 @@ import torch
 from max.dtype import DType
 from max.graph import ops
 
-from torch_max_backend import constants, mojo_kernels, promotion
+from torch_max_backend import constants, mojo_kernels, promotion, shapes
+from torch_max_backend.aten_functions.shape import slice_dim
 from torch_max_backend.promotion import Operand, elementwise
 from torch_max_backend.registry import map_to
-from torch_max_backend.types import MaxTensor
+from torch_max_backend.types import MaxTensor, Size
 
 aten = torch.ops.aten
 
@@ -97,6 +98,30 @@ def aten_nan_to_num(
     result = ops.where(ops.is_nan(self), number(nan, 0.0), self)
     result = replaced(result, math.inf, number(posinf, limits.max))
     return replaced(result, -math.inf, number(neginf, limits.min))
+
+
+# nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor
+@map_to(aten.nonzero_static.default)
+def aten_nonzero_static(self: MaxTensor, *, size: Size, fill_value: int = -1) -> MaxTensor:
+    def number(value: Size) -> MaxTensor:
+        return constants.scalar(value, torch.int64, self.device)
+
+    count = shapes.numel(self.shape)
+    found = ops.reshape(promotion.cast(self, torch.bool), [count])
+    order = ops.cumsum(promotion.cast(found, torch.int64), 0) - number(1)
+    # What is zero, and what is found too late, goes to a row behind the last.
+    kept = ops.logical_and(found, ops.greater(number(size), order))
+    row = ops.where(kept, order, number(size))
+    rows = constants.full([shapes.size(size + 1)], -1, torch.int64, self.device)
+    places = ops.scatter_nd(rows, constants.iota(count, self.device), ops.unsqueeze(row, 1))
+    places = slice_dim(places, 0, 0, size)
+    columns = []
+    rest = places
+    for length in reversed(shapes.sizes(self)):
+        columns.append(mojo_kernels.elementwise("tmb_remainder", rest, number(length)))
+        rest = mojo_kernels.elementwise("tmb_floor_divide", rest, number(length))
+    filled = ops.unsqueeze(ops.greater(number(0), places), 1)
+    return ops.where(filled, number(fill_value), ops.stack(columns[::-1], 1))
 
 
 # where.self(Tensor condition, Tensor self, Tensor other) -> Tensor
