@@ -30,6 +30,12 @@ def values_only(op):
 
 
 ROWS = [
+    OpCase(
+        aten.repeat_interleave.Tensor,
+        (t(values=[0, 2, 0, 3, 1]),),
+        {"output_size": 6},
+        dtypes=[torch.int64, torch.int32],
+    ),
     OpCase(aten.argsort.stable, (t(values=TIES),), {"stable": True, "dim": 1}),
     OpCase(aten.argsort.stable, (t(3, 40),), {"stable": True, "dim": 0, "descending": True}),
     *[

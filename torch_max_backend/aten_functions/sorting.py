@@ -8,6 +8,7 @@ from max.graph import Dim, ops
 
 from torch_max_backend import constants, mojo_kernels, promotion, shapes
 from torch_max_backend.aten_functions.reduction import located_extremum
+from torch_max_backend.errors import UnsupportedOpError
 from torch_max_backend.registry import map_to
 from torch_max_backend.types import MaxTensor, Scalar, Size
 
@@ -162,6 +163,19 @@ def _search(
     found = mojo_kernels.call("tmb_searchsorted", [rows, wanted], outputs, {"right": right})[0]
     found = found.reshape(values.shape)
     return promotion.cast(found, torch.int32) if out_int32 else found
+
+
+# repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor
+@map_to(aten.repeat_interleave.Tensor)
+def aten_repeat_interleave(repeats: MaxTensor, *, output_size: Size | None = None) -> MaxTensor:
+    if output_size is None:
+        raise UnsupportedOpError(
+            "repeat_interleave without `output_size`: the size of its result depends on values, "
+            "and MAX's graphs have their sizes beforehand"
+        )
+    ends = ops.cumsum(promotion.cast(repeats, torch.int64), 0)
+    places = constants.iota(output_size, repeats.device)
+    return promotion.cast(_search(ends, places, False, True), promotion.dtype_of(repeats))
 
 
 # searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor
