@@ -9,6 +9,8 @@ from typing import Any
 from tests.module_db.sweep import Sample
 from tests.testing.samples import LOWERED, OK, SKIPPED, UNSUPPORTED, WRONG
 
+WITH_FALLBACK = "with fallback"
+
 
 def by_module(samples: Sequence[Sample]) -> dict[str, dict[str, Any]]:
     """Each module: its worst status, how many samples had which, and the first reason."""
@@ -41,6 +43,7 @@ def page(modules: Mapping[str, Mapping[str, Any]], limit: int) -> str:
         "",
         f"{ran} modules: {counts[OK]} ok ({100 * counts[OK] / max(ran, 1):.1f} %), "
         f"{counts[UNSUPPORTED]} unsupported, {counts[LOWERED]} lowered, {counts[WRONG]} wrong.",
+        *_fallback(modules),
         "",
         "| module | status | samples | reason |",
         "|---|---|---|---|",
@@ -50,3 +53,15 @@ def page(modules: Mapping[str, Mapping[str, Any]], limit: int) -> str:
         reason = str(module["reason"]).replace("|", "\\|")
         lines.append(f"| {name} | {module['status']} | {samples} | {reason} |")
     return "\n".join(lines) + "\n"
+
+
+def _fallback(modules: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    tried = [module[WITH_FALLBACK] for module in modules.values() if WITH_FALLBACK in module]
+    right = sum(verdict["status"] == OK for verdict in tried)
+    if not tried:
+        return []
+    return [
+        "",
+        "The unsupported ones again through `torch.compile` as users have it, PyTorch running what",
+        f"MAX cannot (`--fallback`): {right} of {len(tried)} as eager.",
+    ]

@@ -13,8 +13,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from tests.opinfo.sweep import Sample, copy_of
+from tests.testing.dynamo import many_models
 from tests.testing.samples import SKIPPED, WRONG, first_line
-from tests.zoo.harness import many_models
 from torch_max_backend import compile_together, max_backend
 
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tests.pretrained.saved_models import SAVED
-from tests.zoo.harness import many_models
+from tests.testing.dynamo import many_models
 from torch_max_backend import compile_stats, compile_together
 
 pytestmark = [

@@ -18,8 +18,9 @@ from torch import fx
 from torch._functorch import config as functorch_config
 from torch._functorch.aot_autograd import aot_function
 
+from tests.testing.dynamo import many_models
 from tests.testing.samples import LOWERED, OK, SKIPPED, UNSUPPORTED, WRONG, first_line, last_line
-from torch_max_backend import flags
+from torch_max_backend import compile_together, flags, max_backend
 from torch_max_backend.compiled_graph import Kind
 from torch_max_backend.decompositions import rnn_dropout
 from torch_max_backend.engine import ENGINE, kernel_packages
@@ -47,19 +48,36 @@ class TrainedSample(ABC):
     def read(self) -> tuple[Function, list[torch.Tensor]]:
         """The function, and what to call it with."""
 
-    def prepare(self, table: Mapping[Any, Any]) -> None:
-        """Run eager, trace, lower, queue; what stands in the way becomes the reason."""
+    def _run_eager(self) -> Function | None:
+        """The function; None, and settled, if eager itself refuses it: that tells nothing of us."""
         torch.manual_seed(0)
         try:
             self._function, tensors = self.read()
             self._tensors = [t.detach().clone().requires_grad_(t.requires_grad) for t in tensors]
             self._run(self._function)
-        except Exception as error:  # a sample that eager itself refuses tells nothing of us
+        except Exception as error:
             self.settle(SKIPPED, f"eager: {first_line(error)}")
+        return self._function
+
+    def prepare_with_fallback(self) -> None:
+        """As users compile it: PyTorch runs what MAX cannot, so all that goes wrong is `wrong`."""
+        function = self._run_eager()
+        if function is None:
+            return
+        self._compiled = torch.compile(function, backend=max_backend)
+        try:
+            self._run(self._compiled)
+        except Exception as error:
+            self.settle(WRONG, first_line(error))
+
+    def prepare(self, table: Mapping[Any, Any]) -> None:
+        """Trace, lower, queue; what stands in the way becomes the reason."""
+        function = self._run_eager()
+        if function is None:
             return
         graphs = GraphCompiler(flags.Options(), kernel_packages(), False, False)
         self._compiled = aot_function(
-            self._function,
+            function,
             fw_compiler=self._compiler(graphs, Kind.FORWARD),
             bw_compiler=self._compiler(graphs, Kind.BACKWARD),
             inference_compiler=self._compiler(graphs, Kind.INFERENCE),
@@ -150,6 +168,17 @@ def run(chosen: Sequence[TrainedSample], *, lower_only: bool = False) -> None:
         ENGINE.flush()
     for sample in queued:
         sample.check()
+
+
+def run_with_fallback(chosen: Sequence[TrainedSample]) -> None:
+    """Compile what of `chosen` can run on MAX as one Module, then compare each with eager."""
+    with many_models():
+        with compile_together():
+            for sample in chosen:
+                sample.prepare_with_fallback()
+        for sample in chosen:
+            if sample.status is None:
+                sample.check()
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +12,7 @@ from unittest import mock
 import torch
 from torch._dynamo.utils import counters
 
+from tests.testing.dynamo import many_models
 from tests.zoo.spec import Architecture
 from torch_max_backend import compile_stats, compile_together, graph_compiler, max_backend
 from torch_max_backend.compiled_graph import CompiledGraph
@@ -88,13 +88,6 @@ def compare(case: Case) -> None:
     case.result.error = largest_error(case.actual(), case.expected())
     after = compile_stats()
     case.result.compiled_again = int(after["graphs"] - before["graphs"])
-
-
-@contextlib.contextmanager
-def many_models() -> Iterator[None]:
-    """Models share code (transformers' wrappers of `forward`), and Dynamo counts its versions."""
-    with torch._dynamo.config.patch(recompile_limit=1000, accumulated_recompile_limit=10_000):
-        yield
 
 
 def make_case(architecture: Architecture, training: bool = False) -> Case:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.zoo import generation, harness
+from tests.testing.dynamo import many_models
+from tests.zoo import generation
 from tests.zoo.generation import CACHES, GENERATORS, WAYS, Way
 from torch_max_backend import compile_stats, compile_together, max_backend
 
@@ -38,7 +39,7 @@ def compile_in_place(model: Any) -> None:
 def compiled(name: str) -> dict[str, tuple[Any, Any, int]]:
     """Model, inputs and how many graphs were compiled, by cache. One Module: some 5 minutes."""
     made = {}
-    with harness.many_models(), compile_together():
+    with many_models(), compile_together():
         for cache in CACHES:
             model, inputs = generation.make(name, compile_in_place)
             before = compile_stats()["graphs"]
@@ -52,7 +53,7 @@ def compiled(name: str) -> dict[str, tuple[Any, Any, int]]:
 def test_tokens_are_eagers(name: str, way: Way) -> None:
     model, inputs, _ = compiled(name)[way.cache]
     before = compile_stats()
-    with harness.many_models():
+    with many_models():
         actual = way.generate(model, inputs)
     after = compile_stats()
     eager, inputs = generation.make(name)
