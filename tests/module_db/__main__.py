@@ -39,7 +39,9 @@ def main() -> None:
         "--fallback", action="store_true", help="the unsupported, PyTorch running what MAX cannot"
     )
     parser.add_argument("--most", type=int, default=0, help="chunks of this run; 0 for all")
-    parser.add_argument("--state", type=Path, default=Path("module_db.json"), help="so far")
+    parser.add_argument(
+        "--state", type=Path, default=Path("docs/module_coverage.json"), help="results so far"
+    )
     parser.add_argument("--output", type=Path, help="folder for module_coverage.md")
     args = parser.parse_args()
     console = Console()
