@@ -64,8 +64,8 @@ UNDEFINED = {
     "new_empty_strided",
 }
 
-# Without `stable`, equal elements may come in any order.
-SORTS = {"argsort", "sort"}
+# Of equal elements any may be named: where an entry has its `dim` among the arguments.
+ANY_OF_EQUAL = {"argsort": 0, "kthvalue": 1, "sort": 0, "topk": 1}
 
 _DATA_DEPENDENT = (
     DataDependentOutputException,
@@ -152,8 +152,8 @@ class Sample:
 
     def compare(self, actual: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> None:
         """Settle it: `ok` if all results are eager's."""
-        if self.entry.formatted_name in SORTS and not self.input.kwargs.get("stable"):
-            actual, expected = self._without_order(actual), self._without_order(expected)
+        if self.entry.formatted_name in ANY_OF_EQUAL and not self.input.kwargs.get("stable"):
+            actual, expected = self._named(actual), self._named(expected)
         try:
             assert len(actual) == len(expected), f"{len(actual)} results"
             for got, want in zip(actual, expected, strict=True):
@@ -166,12 +166,17 @@ class Sample:
         else:
             self.settle(OK, "")
 
-    def _without_order(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """A sort's results, its index as the elements that it names, each place once."""
+    def _named(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Results whose last is an index, that one as the elements it names, none of them twice."""
         *values, places = results
-        dim = (*self.input.args, self.input.kwargs.get("dim", -1))[0]
-        named = self.input.input.gather(dim, places)
-        return [*values, named, places.sort(dim).values]
+        given, place = self.input.args, ANY_OF_EQUAL[self.entry.formatted_name]
+        dim = given[place] if len(given) > place else self.input.kwargs.get("dim", -1)
+        elements = self.input.input
+        if elements.dim() == 0:
+            elements, places = elements.reshape(1), places.reshape(1)
+        elif places.dim() < elements.dim():
+            places = places.unsqueeze(dim)
+        return [*values, elements.gather(dim, places), places.sort(dim).values.diff(dim=dim) > 0]
 
     def settle(self, status: str, reason: str) -> None:
         self.status, self.reason = status, reason
