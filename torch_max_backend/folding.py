@@ -43,6 +43,7 @@ _CUTTING = {aten.slice_scatter.default, aten.select_scatter.default}
 _UNIFORM = {
     **dict.fromkeys(("empty", "empty_like", "empty_permuted", "empty_strided"), 0),
     **dict.fromkeys(("new_empty", "new_empty_strided", "new_zeros", "zeros_like"), 0),
+    "_efficientzerotensor": 0,
     **dict.fromkeys(("new_ones", "ones_like"), 1),
 }
 """Ops whose result is one number everywhere. What PyTorch leaves uninitialised is 0 here."""

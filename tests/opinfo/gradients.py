@@ -7,11 +7,15 @@ AOTAutograd as in a compiled model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import torch
+from torch.testing._internal import common_methods_invocations
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+from torch.testing._utils import wrapper_set_seed
 from torch.utils import _pytree as pytree
 
 from tests.testing.samples import spread
@@ -36,7 +40,10 @@ class Sample(TrainedSample):
             for place, tensor in zip(places, tensors, strict=True):
                 filled[place] = tensor
             args, kwargs = pytree.tree_unflatten(filled, spec)
-            result = self.entry.gradcheck_wrapper(self.entry.op, *args, **kwargs)
+            wrapper = self.entry.gradcheck_wrapper
+            with _without_seeds():
+                call = _plain if wrapper is wrapper_set_seed else wrapper
+                result = call(self.entry.op, *args, **kwargs)
             result = sample.output_process_fn_grad(result)
             return [r for r in pytree.tree_leaves(result) if isinstance(r, torch.Tensor)]
 
@@ -45,6 +52,17 @@ class Sample(TrainedSample):
         if not any(result.requires_grad for result in results):
             raise ValueError("no result has a gradient")
         return function, tensors
+
+
+def _plain(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return op(*args, **kwargs)
+
+
+def _without_seeds() -> contextlib.AbstractContextManager[Any]:
+    """The seeds that random entries set for themselves would be set while tracing, and not after;
+    whoever runs a sample sets one before (`TrainedSample`).
+    """
+    return mock.patch.object(common_methods_invocations, "wrapper_set_seed", _plain)
 
 
 def samples(entry: OpInfo, dtype: torch.dtype, limit: int) -> Iterator[Sample]:

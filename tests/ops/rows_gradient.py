@@ -83,6 +83,7 @@ def foreach(lists, others, number, numbers):
 
 
 ROWS = [
+    OpCase(aten.masked_scatter_backward.default, (t(3, 4), t(3, 4, dtype=torch.bool), [4, 5])),
     *(OpCase(cdist, (t(3, 4), t(5, 4), p), dtypes=BOTH) for p in (2.0, 0.0, 1.0, 1.5, math.inf)),
     OpCase(cdist_of_itself, (t(3, 4), 2.0)),
     *(

@@ -24,6 +24,7 @@ def _filled(value: Scalar) -> Callable[..., MaxTensor]:
 # All that these take (sizes, strides, dtype, layout) is in PyTorch's own answer. An uninitialised
 # tensor is zeros: as cheap, and the same at every run.
 for _op, _value in {
+    aten._efficientzerotensor: 0,
     aten.empty.memory_format: 0,
     aten.empty_like: 0,
     aten.empty_permuted: 0,

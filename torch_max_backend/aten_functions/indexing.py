@@ -341,6 +341,21 @@ def aten_masked_scatter(
     return ops.where(mask, values, self)
 
 
+# masked_scatter_backward(Tensor grad_output, Tensor mask, SymInt[] sizes) -> Tensor
+@map_to(aten.masked_scatter_backward, needs_call=True)
+def aten_masked_scatter_backward(
+    grad_output: MaxTensor, mask: MaxTensor, sizes: list[Size], *, call: CallInfo
+) -> MaxTensor:
+    count = shapes.numel(sizes)
+    mask = _line(shapes.broadcast_to(mask, grad_output.shape))
+    taken = ops.cumsum(promotion.cast(mask, torch.int64), 0) - _number(1, grad_output)
+    # What was not replaced goes behind the last element, and is cut off.
+    position = ops.where(mask, taken, _number(count, grad_output))
+    zeros = constants.full([shapes.size(count + 1)], 0, call.output.dtype, call.device)
+    found = ops.scatter_nd(zeros, _line(grad_output), ops.unsqueeze(position, 1))
+    return ops.reshape(slice_dim(found, 0, 0, count), list(sizes))
+
+
 # put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor
 @map_to(aten.put)
 def aten_put(
