@@ -22,6 +22,14 @@ TIES = [
 LONG = 8192
 
 
+def of_expanded(x, shape):
+    """What MAX makes of a broadcast before a reduction is a different tensor, or an error."""
+    x = x.expand(shape)
+    square = x * x + 1
+    sums = x.sum(1), square.mean(1), square.sum(-1), x.prod(1)
+    return *sums, x.amax(1), square.amin(1, True), (x > 0).any(1), x.all(1, True)
+
+
 def _full(op, dtypes=KINDS):
     return [
         OpCase(op, (t(3, 4),), dtypes=dtypes),
@@ -59,6 +67,9 @@ def _dims(op, one, dtypes=KINDS, empty=True):
 
 
 ROWS = [
+    OpCase(of_expanded, (t(1, 2, 3), [2, 2, 3]), dtypes=[torch.float32, torch.int64]),
+    OpCase(of_expanded, (t(1, 4, 5), [3, 4, 5]), dtypes=[torch.float64]),
+    OpCase(of_expanded, (t(3, 1, 2), [3, 4, 2]), dtypes=[torch.bfloat16]),
     *_full(aten.all.default),
     OpCase(aten.all.default, (t(0),)),
     *_dims(aten.all.dim, one=True),

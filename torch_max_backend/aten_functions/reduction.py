@@ -25,9 +25,21 @@ def _dims(self: MaxTensor, dim: int | list[int] | None) -> list[int]:
     return shapes.dims(dim, len(self.shape)) if self.shape else []
 
 
+def _lines(self: MaxTensor, dims: list[int]) -> MaxTensor:
+    """`self` with `dims` as its last axis but one, for MAX's own reductions.
+
+    MAX puts a broadcast of an earlier dim (`expand`) behind the reduction, and loses the reduction:
+    it refuses the graph, or sums nothing. A reshape in between keeps them apart.
+    """
+    lines = shapes.fold(self, dims)
+    unchanged = shapes.sizes(lines) == shapes.sizes(self)
+    return lines.reshape([1, *lines.shape]) if unchanged else lines
+
+
 def _partial_sums(lines: MaxTensor) -> MaxTensor:
-    """[outer, n, inner] with a long middle axis, summed to [outer, about sqrt(n), inner]."""
-    outer, n, inner = shapes.sizes(lines)
+    """[..., n, inner] with a long axis n, summed to [outer, about sqrt(n), inner]."""
+    *rest, n, inner = shapes.sizes(lines)
+    outer = shapes.numel(rest)
     if not isinstance(n, int) or n < (LONG_ROW if inner == 1 else LONG_COLUMN):
         return lines
     parts = next((d for d in range(math.isqrt(n), 7, -1) if n % d == 0), None)
@@ -42,10 +54,10 @@ def total(self: MaxTensor, dims: list[int], keepdim: bool) -> MaxTensor:
     """The sum over `dims` in the tensor's own dtype."""
     if not dims:
         return self
-    lines = shapes.fold(self, dims)
+    lines = _lines(self, dims)
     if promotion.dtype_of(self).is_floating_point:
         lines = _partial_sums(lines)
-    return ops.sum(lines, axis=1).reshape(shapes.reduced_shape(self, dims, keepdim))
+    return ops.sum(lines, axis=-2).reshape(shapes.reduced_shape(self, dims, keepdim))
 
 
 def count(self: MaxTensor, dims: list[int]) -> Size:
@@ -72,15 +84,15 @@ def extremum(self: MaxTensor, dims: list[int], keepdim: bool, largest: bool) -> 
     if not dims:
         return self
     shape = shapes.reduced_shape(self, dims, keepdim)
-    lines = shapes.fold(self, dims)
     dtype = promotion.dtype_of(self)
     if dtype.is_floating_point:
         # MAX's own max and min drop NaN.
+        lines = shapes.fold(self, dims)
         outer, _, inner = shapes.sizes(lines)
         outputs = [(dtype, [outer, 1, inner])]
         lines = mojo_kernels.call("tmb_amax", [lines], outputs, {"largest": largest})[0]
     else:
-        lines = (ops.max if largest else ops.min)(lines, axis=1)
+        lines = (ops.max if largest else ops.min)(_lines(self, dims), axis=-2)
     return lines.reshape(shape)
 
 
@@ -117,7 +129,7 @@ def _truth(
         return constants.full(call.output.shape, identity, call.output.dtype, self.device)
     if dims:
         shape = shapes.reduced_shape(self, dims, keepdim)
-        truth = reduce(shapes.fold(truth, dims), axis=1).reshape(shape)
+        truth = reduce(_lines(truth, dims), axis=-2).reshape(shape)
     return promotion.cast(truth, call.output.dtype)  # uint8 in, uint8 out
 
 
@@ -313,7 +325,7 @@ def aten_prod(
     dims = _dims(self, dim)
     if dims:
         shape = shapes.reduced_shape(self, dims, keepdim)
-        values = ops.prod(shapes.fold(values, dims), axis=1).reshape(shape)
+        values = ops.prod(_lines(values, dims), axis=-2).reshape(shape)
     return promotion.cast(values, dtype)
 
 
