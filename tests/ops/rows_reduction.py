@@ -26,7 +26,7 @@ def of_expanded(x, shape):
     """What MAX makes of a broadcast before a reduction is a different tensor, or an error."""
     x = x.expand(shape)
     square = x * x + 1
-    sums = x.sum(1), square.mean(1), square.sum(-1), x.prod(1)
+    sums = x.sum(1), square.sum(1, True), square.sum(-1), x.prod(1)
     return *sums, x.amax(1), square.amin(1, True), (x > 0).any(1), x.all(1, True)
 
 
