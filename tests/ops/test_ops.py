@@ -51,7 +51,7 @@ def _default_rows() -> set[str]:
     """The rows of the default run: a compile costs seconds a row, so the rest is `slow`.
 
     Of each op its first case at its first dtype (in the tables above, of one op in N); of every
-    fifth of them also its last case, at a dtype that takes turns.
+    tenth of them also its last case, at a dtype that takes turns.
     """
     by_op: dict[tuple[str, str], list[Row]] = {}
     for row in ROWS:
@@ -63,7 +63,7 @@ def _default_rows() -> set[str]:
             continue
         chosen.add(rows[0].id)
         turn = next(turns)
-        if turn % 5 == 0:
+        if turn % 10 == 0:
             last = [row for row in rows if row.number == rows[-1].number]
             others = last[1:] or last
             chosen.add(others[turn // 5 % len(others)].id)
