@@ -58,7 +58,7 @@ def fold_constants(program: Program) -> Program:
     wanted = _worth_keeping(program, constant)
     if not wanted:
         return program
-    values = _evaluate(program, constant, wanted)
+    values = _evaluate(constant, wanted)
     inputs: list[TensorInput] = []
     replaced: dict[Ref, Ref] = {}
     for ref in values:
@@ -194,9 +194,7 @@ def _reads(program: Program, constant: Mapping[str, Call]) -> Iterator[tuple[Ref
     yield from ((ref, None) for ref in program.results())
 
 
-def _evaluate(
-    program: Program, constant: Mapping[str, Call], wanted: Sequence[Ref]
-) -> dict[Ref, torch.Tensor]:
+def _evaluate(constant: Mapping[str, Call], wanted: Sequence[Ref]) -> dict[Ref, torch.Tensor]:
     """The values of `wanted`, the small ones first, as far as the limit allows."""
     values: dict[str, Any] = {}
 
@@ -206,10 +204,9 @@ def _evaluate(
 
     # AOTAutograd calls us under its fake-tensor mode; these are real.
     with _disable_current_modes(), torch.no_grad():
-        for call in program.calls:
-            if call.name in constant:
-                args, kwargs = map_refs(call.args, value), map_refs(call.kwargs, value)
-                values[call.name] = call.op(*args, **kwargs)
+        for call in live_calls(list(constant.values()), wanted):
+            args, kwargs = map_refs(call.args, value), map_refs(call.kwargs, value)
+            values[call.name] = call.op(*args, **kwargs)
         kept: dict[Ref, torch.Tensor] = {}
         size = 0
         for ref in sorted(wanted, key=lambda ref: value(ref).numel()):

@@ -39,7 +39,7 @@ def _settled(verdict: Verdict | None, again: set[str], limit: int) -> bool:
     if verdict is None or verdict["status"] in again:
         return False
     wanted = len(spread(range(verdict["total"]), limit))
-    return verdict["status"] != report.OK or sum(verdict["samples"].values()) >= wanted
+    return verdict["status"] != report.OK or report.was_run(verdict) >= wanted
 
 
 def main() -> None:

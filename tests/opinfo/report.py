@@ -108,7 +108,7 @@ def page(results: Mapping[str, Mapping[str, Verdict]], limit: int) -> str:
     for dtype, entries in results.items():
         ran = [entry for entry in entries.values() if entry["status"] != SKIPPED]
         counts = Counter(entry["status"] for entry in ran)
-        whole = sum(entry["status"] == OK and _was_run(entry) == entry["total"] for entry in ran)
+        whole = sum(entry["status"] == OK and was_run(entry) == entry["total"] for entry in ran)
         numbers = (
             len(ran),
             counts[OK],
@@ -116,7 +116,7 @@ def page(results: Mapping[str, Mapping[str, Verdict]], limit: int) -> str:
             whole,
             _share(whole, len(ran)),
             *(counts[status] for status in (LOWERED, UNSUPPORTED, WRONG)),
-            sum(map(_was_run, ran)),
+            sum(map(was_run, ran)),
             sum(entry["total"] for entry in ran),
         )
         lines.append(f"| {dtype} | " + " | ".join(map(str, numbers)) + " |")
@@ -127,7 +127,8 @@ def page(results: Mapping[str, Mapping[str, Verdict]], limit: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _was_run(verdict: Verdict) -> int:
+def was_run(verdict: Verdict) -> int:
+    """How many samples of the entry were run."""
     return sum(verdict["samples"].values())
 
 
