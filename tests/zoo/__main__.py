@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--trace", action="store_true", help="only count what would run where")
     parser.add_argument("--batch", type=int, default=8, help="architectures of one Module")
     parser.add_argument("--batches", type=int, default=0, help="stop after so many; 0 for all")
-    parser.add_argument("--state", type=Path, default=Path("reports/zoo.json"))
+    parser.add_argument("--state", type=Path, default=Path("docs/zoo.json"))
     parser.add_argument("--any-sources", action="store_true", help="keep results of older sources")
     parser.add_argument("--output", type=Path, help="folder for zoo.md")
     args = parser.parse_args()

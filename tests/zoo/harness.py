@@ -19,6 +19,9 @@ from torch_max_backend.compiled_graph import CompiledGraph
 from torch_max_backend.engine import ENGINE
 from torch_max_backend.errors import FallbackWarning
 
+VANISHING = 1e-4
+"""Outputs below it say nothing: what a wrong model gives would be as near to them."""
+
 
 @dataclass
 class Result:
@@ -85,7 +88,9 @@ def trace(architectures: Sequence[Architecture], *, training: bool = False) -> I
 def compare(case: Case) -> None:
     """Run the compiled model on MAX; a run that compiles again is counted, not hidden."""
     before = compile_stats()
-    case.result.error = largest_error(case.actual(), case.expected())
+    expected = case.expected()
+    refuse_vanishing(case.result, expected)
+    case.result.error = largest_error(case.actual(), expected)
     after = compile_stats()
     case.result.compiled_again = int(after["graphs"] - before["graphs"])
 
@@ -166,6 +171,21 @@ def count_refused(case: Case) -> None:
             case.result.reasons.append(f"a graph runs on PyTorch: {graph.error}")
 
 
+def refuse_vanishing(result: Result, expected: dict[str, Any]) -> None:
+    """Of a training step only the loss counts: some gradients are zero by their nature."""
+    counted = {"loss"} if result.step == "training" else expected.keys()
+    small = [
+        name for name in counted if expected[name].numel() and scale(expected[name]) < VANISHING
+    ]
+    assert not small, f"{result.name}: {small} vanish: give its config larger weights"
+
+
+def scale(tensor: torch.Tensor) -> float:
+    """The largest finite absolute value; 1 if there is none."""
+    finite = tensor[tensor.isfinite()].double().abs()
+    return float(finite.max()) if finite.numel() else 1.0
+
+
 def largest_error(actual: dict[str, Any], expected: dict[str, Any]) -> float:
     """Of all results, relative to the scale of each; other shapes and dtypes are an error."""
     assert actual.keys() == expected.keys(), (actual.keys(), expected.keys())
@@ -178,7 +198,6 @@ def largest_error(actual: dict[str, Any], expected: dict[str, Any]) -> float:
         got, want = got.double(), want.double()
         same = (got == want) | (got.isnan() & want.isnan())
         difference = (got - want).abs().where(~same, 0.0)
-        scale = want[want.isfinite()].abs().max() if want.isfinite().any() else torch.tensor(1.0)
-        error = float(difference.max() / scale.clamp(min=1e-6))
+        error = float(difference.max()) / max(scale(want), 1e-6)
         worst = max(worst, float("inf") if error != error else error)
     return worst

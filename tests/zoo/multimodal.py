@@ -55,7 +55,7 @@ MULTIMODAL = [
         "BlipConfig",
         {
             "text_config": {**SMALL, "encoder_hidden_size": 32},
-            "vision_config": PATCHES,
+            "vision_config": {**PATCHES, "initializer_range": 0.1},  # else its output vanishes
             "projection_dim": 16,
             "image_text_hidden_size": 16,
         },

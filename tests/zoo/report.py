@@ -21,8 +21,6 @@ on where it stopped.
 - *compile*: seconds of MAX's compiler for the whole batch, over the number of architectures
   that were compiled in it as one Module (2 cores, shared with other work). A dash: traced and
   lowered (`python -m tests.zoo --trace`), not compiled.
-- With the random weights of their configs the outputs of MobileNetV2, EfficientNet, Levit,
-  MobileViT and DPT are all below 1e-8: they ran on MAX, but their errors say nothing yet.
 """
 
 

@@ -120,3 +120,12 @@ def test_nan_and_other_dtypes_are_errors() -> None:
     assert harness.largest_error({"x": torch.tensor([float("nan"), 1.0])}, right) == float("inf")
     with pytest.raises(AssertionError):
         harness.largest_error({"x": right["x"].double()}, right)
+
+
+def test_vanishing_outputs_are_refused() -> None:
+    result = Result("Some", "vision", "inference")
+    harness.refuse_vanishing(result, {"x": torch.ones(2), "empty": torch.ones(0)})
+    with pytest.raises(AssertionError, match="Some: \\['x'\\] vanish"):
+        harness.refuse_vanishing(result, {"x": torch.full((2,), 1e-9), "y": torch.ones(2)})
+    result.step = "training"
+    harness.refuse_vanishing(result, {"loss": torch.ones(()), "bias.grad": torch.zeros(2)})

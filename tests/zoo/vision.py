@@ -1,4 +1,8 @@
-"""Vision: patches, windows, convolutions, detection, segmentation, video."""
+"""Vision: patches, windows, convolutions, detection, segmentation, video.
+
+A larger `initializer_range` than transformers' own is for those whose outputs would vanish: many
+layers of small weights without a normalisation that works in evaluation.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +73,13 @@ VISION = [
     vision(
         "MobileNetV2Model",
         "MobileNetV2Config",
-        {"depth_multiplier": 0.25, "image_size": 32, "min_depth": 4, "depth_divisible_by": 4},
+        {
+            "depth_multiplier": 0.25,
+            "image_size": 32,
+            "min_depth": 4,
+            "depth_divisible_by": 4,
+            "initializer_range": 0.25,
+        },
         slow=True,
     ),
     vision(
@@ -87,6 +97,7 @@ VISION = [
             "expand_ratios": [1, 6],
             "depthwise_padding": [],
             "hidden_dim": 320,  # 1280 by the width
+            "initializer_range": 0.5,
         },
         slow=True,
     ),
@@ -135,6 +146,7 @@ VISION = [
             "num_attention_heads": [2, 3, 4],
             "depths": [1, 1, 1],
             "key_dim": [4, 4, 4],
+            "initializer_range": 0.2,
         },
         64,
         slow=True,
@@ -147,6 +159,7 @@ VISION = [
             "hidden_sizes": [8, 16, 16],
             "neck_hidden_sizes": [4, 8, 8, 16, 16, 16, 32],
             "num_attention_heads": 2,
+            "initializer_range": 0.5,
         },
         slow=True,
     ),
@@ -191,6 +204,7 @@ VISION = [
             "neck_hidden_sizes": [8, 8, 16, 16],
             "fusion_hidden_size": 16,
             "is_hybrid": False,
+            "initializer_range": 0.1,
         },
         slow=True,
     ),
