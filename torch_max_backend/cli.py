@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from torch_max_backend import artifacts, on_torch
+from torch_max_backend.complex_numbers.arithmetic import in_real_numbers
 from torch_max_backend.registry import (
     MAPPING_TORCH_ATEN_TO_MAX,
     decomposition_table,
@@ -59,7 +60,7 @@ def op_support() -> dict[str, str]:
             support[str(op)] = "lowered"
         elif op in on_torch.SYMBOLIC:
             support[str(op)] = "symbolic"
-        elif op in decomposed:
+        elif op in decomposed or in_real_numbers(op) is not None:
             support[str(op)] = "decomposed"
         else:
             support[str(op)] = "on PyTorch" if on_torch.reason(op) is not None else "missing"

@@ -51,15 +51,14 @@ def import_fx(gm: fx.GraphModule, static_inputs: Collection[int] = ()) -> Progra
         if node.op == "placeholder":
             inputs.append(_input(node, len(inputs) in static_inputs))
         elif node.op == "get_attr":
-            tensor = _attribute(gm, node.target)
+            tensor = _in_real_numbers(_attribute(gm, node.target))
             captured.append(tensor)
-            spec = TensorSpec(tuple(tensor.shape), tensor.dtype, tensor.device)
-            captured_inputs.append(TensorInput(node.name, spec, memory_order(tensor), static=True))
+            captured_inputs.append(_tensor_input(node.name, tensor, static=True))
         elif node.op == "output":
             outputs = [_output(value) for value in node.args[0]]
         elif is_mutation(node):
             mutations.append(Mutation(node.args[0].name, _ref(node)))
-        elif _is_call(node):
+        elif _is_call(node) and not is_boundary(node):
             calls.append(_call(node))
     return Program(inputs + captured_inputs, calls, outputs, captured, mutations=mutations)
 
@@ -74,6 +73,14 @@ def is_mutation(node: fx.Node) -> bool:
         and isinstance(node.args[0], fx.Node)
         and node.args[0].op == "placeholder"
     )
+
+
+def is_boundary(node: fx.Node) -> bool:
+    """Whether the node says how a complex argument or result lies in memory, and computes nothing.
+
+    `without_complex_numbers` leaves these two ops nowhere else.
+    """
+    return node.target in (aten.view_as_real.default, aten.view_as_complex.default)
 
 
 def source_line(node: fx.Node) -> str | None:
@@ -144,6 +151,12 @@ def _spec(value: torch.Tensor) -> TensorSpec:
     return TensorSpec(tuple(map(_expr, value.shape)), value.dtype, value.device)
 
 
+def _in_real_numbers(tensor: torch.Tensor) -> torch.Tensor:
+    if not tensor.is_complex():
+        return tensor
+    return torch.view_as_real(tensor.resolve_conj().resolve_neg())
+
+
 def _attribute(gm: fx.GraphModule, target: Any) -> torch.Tensor:
     value: Any = gm
     for part in str(target).split("."):
@@ -159,10 +172,18 @@ def _attribute(gm: fx.GraphModule, target: Any) -> torch.Tensor:
 def _input(node: fx.Node, static: bool) -> Input:
     value = node.meta.get("val")
     if isinstance(value, torch.Tensor):
-        return TensorInput(node.name, _spec(value), memory_order(value), static)
+        return _tensor_input(node.name, value, static)
     if isinstance(value, torch.SymInt):
         return SymbolInput(node.name, _expr(value))
     return OpaqueInput(node.name)
+
+
+def _tensor_input(name: str, value: torch.Tensor, static: bool) -> TensorInput:
+    if not value.is_complex():
+        return TensorInput(name, _spec(value), memory_order(value), static)
+    dtype = value.dtype.to_real()
+    spec = TensorSpec((*map(_expr, value.shape), 2), dtype, value.device)
+    return TensorInput(name, spec, None, static, is_complex=True)
 
 
 def _output(value: Any) -> Output:
@@ -172,7 +193,8 @@ def _output(value: Any) -> Output:
     if isinstance(meta, torch.SymInt):
         return SymbolOutput(_expr(meta))
     if isinstance(meta, torch.Tensor):
-        return TensorOutput(_ref(value), memory_order(meta))
+        order = None if meta.is_complex() else memory_order(meta)
+        return TensorOutput(_ref(value), order, meta.is_complex())
     return ValueOutput(meta)
 
 
@@ -188,6 +210,10 @@ def _ref(node: fx.Node) -> Ref:
         written = node.args[1]
         assert isinstance(written, fx.Node)
         return _ref(written)
+    if is_boundary(node):
+        viewed = node.args[0]
+        assert isinstance(viewed, fx.Node)
+        return _ref(viewed)
     if node.target is operator.getitem:
         source, index = node.args
         assert isinstance(source, fx.Node) and isinstance(index, int)

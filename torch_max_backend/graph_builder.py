@@ -356,6 +356,7 @@ def _specs(program: Program) -> dict[str, tuple[TensorSpec | None, ...]]:
     specs: dict[str, tuple[TensorSpec | None, ...]] = {
         item.name: (item.spec,) for item in program.inputs if isinstance(item, TensorInput)
     }
+    specs.update((item.name, specs[item.source]) for item in program.packed)
     specs.update((call.name, call.outputs) for call in program.calls)
     return specs
 

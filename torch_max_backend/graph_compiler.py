@@ -15,12 +15,14 @@ from torch._ops import OpOverload
 
 from torch_max_backend import flags, graph_builder, on_torch, profiling, stats
 from torch_max_backend.compiled_graph import CompiledGraph, Kind, PartitionedGraph
+from torch_max_backend.complex_numbers import without_complex_numbers
 from torch_max_backend.engine import ENGINE
 from torch_max_backend.errors import FallbackWarning, LoweringError, MaxCompilerError
 from torch_max_backend.folding import fold_constants
 from torch_max_backend.fusion import fuse
 from torch_max_backend.fx_importer import import_fx, source_line
 from torch_max_backend.partition import Partition, divide, random_nodes, refused_nodes
+from torch_max_backend.registry import decomposition_table
 from torch_max_backend.runtime import BoxedCall
 from torch_max_backend.weights import pack_weights
 
@@ -47,6 +49,7 @@ class GraphCompiler:
         return compile_graph
 
     def _compile(self, gm: fx.GraphModule, kind: Kind) -> Runnable:
+        gm = without_complex_numbers(gm, decomposition_table)
         static = _static_inputs(gm, kind)
         if self.may_fall_back:
             refused = refused_nodes(gm)

@@ -10,7 +10,7 @@ from torch._ops import OpOverload
 aten = torch.ops.aten
 
 RANDOM = "random numbers are PyTorch's own, so that a seed gives what it gives in eager"
-_COMPLEX = "MAX has no complex numbers"
+_COMPLEX = "MAX has no complex numbers, and this call was not said in real ones"
 _SIZES = "the size of its result depends on values, and MAX's graphs have their sizes beforehand"
 _IN_PLACE = "it changes its argument; AOTAutograd hands out its functional twin instead"
 
@@ -21,6 +21,7 @@ ON_TORCH: dict[OpOverload, str] = {
     aten._local_scalar_dense.default: "its result is a Python number that later sizes depend on",
     aten._native_batch_norm_legit.default: _IN_PLACE,
     aten.complex.default: _COMPLEX,  # whole, since PyTorch's decomposition writes in place
+    aten.polar.default: _COMPLEX,  # so does this one's
     aten.masked_select.default: _SIZES,
     aten.nonzero.default: _SIZES,
     aten.resize_.default: _IN_PLACE,

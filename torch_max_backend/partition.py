@@ -26,7 +26,7 @@ from torch.fx.passes.split_module import split_module
 
 from torch_max_backend import on_torch
 from torch_max_backend.devices import is_on_max
-from torch_max_backend.fx_importer import SYMBOLIC, is_mutation
+from torch_max_backend.fx_importer import SYMBOLIC, is_boundary, is_mutation
 from torch_max_backend.registry import is_mapped
 from torch_max_backend.shapes import is_computable, is_expressible
 
@@ -140,13 +140,17 @@ def _reason(node: fx.Node) -> str | None:
     if _random_op(node) is not None:
         return on_torch.RANDOM
     if node.op in ("placeholder", "get_attr"):
-        return _foreign_dtypes([node]) or _foreign_sizes([node])
+        # A complex one may come in: who cannot read it is refused, the others see a real view.
+        complex_ = any(tensor.is_complex() for tensor in _tensors(node))
+        return (None if complex_ else _foreign_dtypes([node])) or _foreign_sizes([node])
     if node.op != "call_function" or node.target is operator.getitem or not _computes(node):
         return None
     if not isinstance(node.target, OpOverload):
         return "it is not an ATen op"
     if isinstance(node.meta.get("val"), SYMBOLIC):
         return "its result is a number that the rest of the graph depends on"
+    if is_boundary(node):
+        return _foreign_sizes([node])
     if not is_mapped(node.target) and not is_mutation(node):
         return on_torch.reason(node.target) or "it has no MAX lowering"
     nodes = [node, *node.all_input_nodes]

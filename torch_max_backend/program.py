@@ -58,6 +58,8 @@ class TensorInput:
     """Dims from the outermost in memory to the innermost; None if that is their own order."""
     static: bool = False
     """A parameter or buffer: the same memory at every call until somebody replaces it."""
+    is_complex: bool = False
+    """The argument is complex; `spec` is that of its `torch.view_as_real`."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,8 @@ class TensorOutput:
 
     ref: Ref
     order: tuple[int, ...] | None = None
+    is_complex: bool = False
+    """The result is `torch.view_as_complex` of the value."""
 
 
 @dataclass(frozen=True)

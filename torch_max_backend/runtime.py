@@ -33,6 +33,7 @@ from torch_max_backend.weights import Layout, PackedWeight, packed_weight
 BoxedCall = Callable[[list[Any]], list[Any]]
 
 _data_ptr = torch.Tensor.data_ptr
+_view_as_real = torch.view_as_real
 
 
 class _Capsule:
@@ -97,6 +98,9 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
     ]
     symbols = [(slot, position) for slot, position, item in slots if isinstance(item, SymbolInput)]
     captured = list(program.captured)
+    complexes = [
+        position for _, position, item in slots if isinstance(item, TensorInput) and item.is_complex
+    ]
     parameters = _Parameters(static, len(taken))
     packed = _PackedParameters(
         [
@@ -129,6 +133,9 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
     read_sizes = _size_reader(program)
 
     def call(args: list[Any]) -> list[Any]:
+        if complexes:
+            for position in complexes:
+                args[position] = _view_as_real(args[position])
         if captured:
             args.extend(captured)
         buffers = template.copy() if fill is None else fill(args)
@@ -311,14 +318,21 @@ def _extent(tensor: torch.Tensor) -> tuple[int, int]:
 
 def _finisher(program: Program) -> Callable[[list[Any], Any], list[Any]] | None:
     """What turns MAX's outputs into the program's; None if they are the same."""
-    if all(isinstance(o, TensorOutput) and o.order is None for o in program.outputs):
+    if all(
+        isinstance(o, TensorOutput) and o.order is None and not o.is_complex
+        for o in program.outputs
+    ):
         return None
     steps: list[tuple[str, Any]] = []
     tensor_index = number_index = 0
     for output in program.outputs:
         if isinstance(output, TensorOutput):
             restore = None if output.order is None else inverse(output.order)
-            steps.append(("tensor", (tensor_index, restore)))
+            steps.append(
+                ("complex", tensor_index)
+                if output.is_complex
+                else ("tensor", (tensor_index, restore))
+            )
             tensor_index += 1
         elif isinstance(output, SymbolOutput):
             steps.append(("number", number_index))
@@ -333,6 +347,8 @@ def _finisher(program: Program) -> Callable[[list[Any], Any], list[Any]] | None:
                 index, restore = what
                 tensor = tensors[index]
                 results.append(tensor if restore is None else tensor.permute(restore))
+            elif kind == "complex":
+                results.append(torch.view_as_complex(tensors[what]))
             else:
                 results.append(numbers[what] if kind == "number" else what)
         return results

@@ -19,6 +19,7 @@ from torch.utils._sympy.functions import (
 from torch.utils._sympy.functions import (
     Identity as SymIdentity,
 )
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from torch_max_backend.errors import MaxCompilerError
 from torch_max_backend.types import MaxTensor, Size
@@ -167,7 +168,11 @@ def from_sympy(expr: sympy.Expr | int, symbols: Mapping[str, Dim]) -> Size:
         return int(expr)
     if isinstance(expr, sympy.Symbol):
         if expr.name not in symbols:
-            raise SymbolicSizeError(f"no input of the graph determines the symbolic size {expr}")
+            raise SymbolicSizeError(
+                f"the size {expr} depends on values, which MAX cannot know beforehand"
+                if symbol_is_type(expr, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT))
+                else f"no input of the graph determines the symbolic size {expr}"
+            )
         return symbols[expr.name]
 
     def arguments() -> list[Size]:

@@ -66,7 +66,7 @@ _KINDS = {
         or "not allocated" in r
         or "DataDependentOutput" in r
         or "DynamicOutputShape" in r
-        or "no input of the graph determines" in r
+        or "depends on values, which MAX cannot know" in r
     ),
     "errors that depend on values": lambda r: r == ERRORS or r.startswith("with_effects"),
     "dense factorisations": lambda r: _FACTORISATIONS.search(r) is not None,

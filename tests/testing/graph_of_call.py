@@ -21,6 +21,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from torch_max_backend.compiled_graph import CompiledGraph
+from torch_max_backend.complex_numbers import without_complex_numbers
 from torch_max_backend.engine import kernel_packages
 from torch_max_backend.folding import fold_constants
 from torch_max_backend.fx_importer import import_fx
@@ -63,7 +64,7 @@ class OpCall:
                 return [from_fun(tensor) for tensor in (*results, *(wrapped[i] for i in changed))]
 
         trace = make_fx(functional, decomposition_table=dict(table), tracing_mode="fake")
-        gm = trace(self.tensors)
+        gm = without_complex_numbers(trace(self.tensors), lambda: table)
         gm.graph.eliminate_dead_code()
         gm.recompile()
         return gm, changed
