@@ -1,4 +1,4 @@
-"""Every Python block of the README and of docs/adding_an_op.md runs as written.
+"""Every Python block of the README and of two pages of docs runs as written.
 
 The blocks run twice: first inside one `compile_together`, where their graphs are collected and
 PyTorch computes, so that all compile as one Module; then for real.
@@ -18,7 +18,7 @@ from torch_max_backend import MAPPING_TORCH_ATEN_TO_MAX, compile_together
 
 pytestmark = pytest.mark.xdist_group("docs")
 ROOT = Path(__file__).parent.parent.parent
-PAGES = ["README.md", "docs/adding_an_op.md"]
+PAGES = ["README.md", "docs/adding_an_op.md", "docs/dtypes.md"]
 
 
 def blocks() -> list[tuple[str, str]]:

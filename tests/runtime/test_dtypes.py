@@ -107,7 +107,7 @@ def arguments(name: str) -> tuple[Any, tuple[torch.Tensor, ...]]:
 
 
 DTYPES = [*FLOATS, *INTS, *WIDE_UNSIGNED, "bool", *COMPLEX, *EIGHT_BITS]
-ON_MAX = {*FLOATS, *INTS, *WIDE_UNSIGNED, "bool"}
+ON_MAX = {*FLOATS, *INTS, *WIDE_UNSIGNED, "bool", *COMPLEX}
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +139,7 @@ def test_is_eagers(name: str, runs: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", FLOATS)
 def test_is_as_exact_as_eager(name: str, runs: dict[str, Any]) -> None:
-    """Beside the result in float64, no further off than eager, but for one rounding."""
+    """Beside the result in float64, no further off than eager, but for one or two roundings."""
     function, args = arguments(name)
     eager = function(*args)
     exact = function(*(argument.double() for argument in args))
@@ -150,7 +150,8 @@ def test_is_as_exact_as_eager(name: str, runs: dict[str, Any]) -> None:
         rounding = torch.finfo(dtype).eps * want.abs().max().item()
         ours = (got.double() - want).abs().max().item()
         theirs = (eager[key].double() - want).abs().max().item()
-        slack = 1e-12 if name == "float64" else rounding  # eager is the reference of float64 itself
+        # Nothing wider is behind float32: sums in another order, and eager's own for float64.
+        slack = {"float64": 1e-12, "float32": 2 * rounding}.get(name, rounding)
         assert ours <= theirs + slack, f"{key}: {ours} beside eager's {theirs}"
 
 

@@ -17,7 +17,8 @@ on where it stopped.
 - *on MAX*, *on PyTorch*: ATen calls of the model's graphs. *breaks*: graph breaks, which are
   Dynamo's, the same for every backend.
 - *error*: the largest absolute difference of any output (training: of the loss and any gradient),
-  relative to the largest absolute value of that output.
+  relative to the largest absolute value of that output (of a gradient: at least to a thousandth
+  of the largest gradient).
 - *compile*: seconds of MAX's compiler for the whole batch, over the number of architectures
   that were compiled in it as one Module (2 cores, shared with other work). A dash: traced and
   lowered (`python -m tests.zoo --trace`), not compiled.
