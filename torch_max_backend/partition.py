@@ -149,7 +149,7 @@ def _reason(node: fx.Node) -> str | None:
         return "it is not an ATen op"
     if isinstance(node.meta.get("val"), SYMBOLIC):
         return "its result is a number that the rest of the graph depends on"
-    if is_boundary(node):
+    if is_boundary(node) or (is_mutation(node) and node.meta["val"].is_complex()):
         return _foreign_sizes([node])
     if not is_mapped(node.target) and not is_mutation(node):
         return on_torch.reason(node.target) or "it has no MAX lowering"

@@ -259,6 +259,8 @@ def square(self: Pair) -> Pair:
 
 
 def power(self: Pair, exponent: Value) -> Value:
+    if exponent == 0:
+        return Pair(torch.ones_like(self.re), torch.zeros_like(self.im))
     if exponent == 2:
         return square(self)
     if exponent == 1:

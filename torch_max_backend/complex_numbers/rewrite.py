@@ -25,7 +25,7 @@ from torch_max_backend.complex_numbers.arithmetic import (
     in_real_numbers,
     is_part_by_part,
 )
-from torch_max_backend.complex_numbers.pair import REAL_OF_COMPLEX, Pair
+from torch_max_backend.complex_numbers.pair import REAL_OF_COMPLEX, Pair, real_dtype
 
 aten = torch.ops.aten
 
@@ -63,6 +63,8 @@ class _Rewriter:
         for name, value in _attributes(gm):
             setattr(self.root, name, value)
         self.made: dict[fx.Node, Made] = {}
+        self.pairs: dict[fx.Node, NodePair] = {}
+        """Complex tensors that something wants as pairs."""
         self.complexes: dict[fx.Node, fx.Node] = {}
         """Pairs that something wants as one complex tensor."""
         self.constants: dict[object, fx.Node] = {}
@@ -85,8 +87,11 @@ class _Rewriter:
                 return source[node.args[1]]  # type: ignore[index]
         if node.op == "call_function" and self._concerns_complex(node):
             function = in_real_numbers(node.target)
+            said = None
             if function is not None and _has_words(node):
-                return self._in_real_numbers(node, function)
+                said = self._in_real_numbers(node, function)
+            if said is not None:
+                return said
         return self.graph.node_copy(node, self._one)
 
     def _concerns_complex(self, node: fx.Node) -> bool:
@@ -109,13 +114,15 @@ class _Rewriter:
         made = self.made[node]
         if isinstance(made, tuple):
             return made
+        if node in self.pairs:
+            return self.pairs[node]
         assert isinstance(made, fx.Node)
         value = made.meta["val"]
         if value.is_conj() or value.is_neg():  # its memory is not what it says
             made = self._called(aten.clone.default, made, node)
         real = self._called(aten.view_as_real.default, made, node)
         re, im = self._traced(lambda x: [x.select(-1, 0), x.select(-1, 1)], (real,), node)
-        self.made[node] = re, im
+        self.pairs[node] = re, im
         return re, im
 
     def _called(self, op: OpOverload, argument: fx.Node, source: fx.Node) -> fx.Node:
@@ -125,7 +132,8 @@ class _Rewriter:
             node.meta["val"] = op(argument.meta["val"])
         return node
 
-    def _in_real_numbers(self, node: fx.Node, function: Callable[..., Any]) -> Made:
+    def _in_real_numbers(self, node: fx.Node, function: Callable[..., Any]) -> Made | None:
+        """The call as `function` says it; None if that is not what PyTorch's call gives."""
         inputs: list[fx.Node] = []
 
         def place(argument: fx.Node) -> Any:
@@ -153,6 +161,8 @@ class _Rewriter:
 
         with self.fake_mode, torch.no_grad():
             run(*(item.meta["val"] for item in inputs))  # tells which constants there are
+        if list(map(_kind, results)) != list(map(_kind, _tensors(node))):
+            return None  # another overload than those that `function` knows
         held = [self._constant(key, make, like) for key, make, like in constants.wanted]
         tensors = iter(self._traced(run, (*inputs, *held), node))
         made = [
@@ -235,6 +245,13 @@ def _filled(value: Any, tensors: tuple[Any, ...]) -> Any:
     if isinstance(value, dict):
         return {key: _filled(item, tensors) for key, item in value.items()}
     return value
+
+
+def _kind(value: Any) -> tuple[bool, torch.dtype, tuple[Any, ...]]:
+    """Whether it is complex, the dtype of its parts, and its shape."""
+    pair = isinstance(value, Pair)
+    part = value.re if pair else value
+    return pair or part.is_complex(), real_dtype(part.dtype), tuple(part.shape)
 
 
 def _parts(value: Any) -> tuple[torch.Tensor, ...]:
