@@ -57,6 +57,8 @@ def import_fx(gm: fx.GraphModule, static_inputs: Collection[int] = ()) -> Progra
         elif node.op == "output":
             outputs = [_output(value) for value in node.args[0]]
         elif is_mutation(node):
+            if node.args[0].meta["val"].is_conj():
+                raise UnsupportedOpError("a conjugated view that is changed in place, on MAX")
             mutations.append(Mutation(node.args[0].name, _ref(node)))
         elif _is_call(node) and not is_boundary(node):
             calls.append(_call(node))
@@ -78,8 +80,11 @@ def is_mutation(node: fx.Node) -> bool:
 def is_boundary(node: fx.Node) -> bool:
     """Whether the node says how a complex argument or result lies in memory, and computes nothing.
 
-    `without_complex_numbers` leaves these two ops nowhere else.
+    `without_complex_numbers` leaves these ops nowhere else. A clone is of an argument whose memory
+    holds its conjugate; the call itself takes care of that.
     """
+    if node.target is aten.clone.default:
+        return node.meta["val"].is_complex()
     return node.target in (aten.view_as_real.default, aten.view_as_complex.default)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import sympy
+import torch
 from max._core.dialects import mo
 from max.dtype import DType
 from max.graph import (
@@ -31,7 +32,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_max_backend import constants, shapes
-from torch_max_backend.devices import device_ref, max_dtype, torch_dtype
+from torch_max_backend.devices import device_ref, is_on_max, max_dtype, torch_dtype
 from torch_max_backend.errors import LoweringError, MaxCompilerError, UnsupportedOpError
 from torch_max_backend.on_torch import is_random
 from torch_max_backend.program import (
@@ -56,8 +57,15 @@ def unsupported_calls(program: Program) -> list[Call]:
     return [
         call
         for call in program.calls
-        if MAPPING_TORCH_ATEN_TO_MAX.lookup(call.op) is None and not is_random(call.op)
+        if not is_random(call.op)
+        and (MAPPING_TORCH_ATEN_TO_MAX.lookup(call.op) is None or _foreign_dtype(call) is not None)
     ]
+
+
+def _foreign_dtype(call: Call) -> torch.dtype | None:
+    """A dtype that the call gives and MAX does not have."""
+    dtypes = [spec.dtype for spec in call.outputs if spec is not None]
+    return next((dtype for dtype in dtypes if not is_on_max(dtype)), None)
 
 
 Lowerings = dict[OpOverload, Entry]
@@ -77,7 +85,9 @@ def check_supported(program: Program) -> None:
         return
     first = missing[0]
     specs = _specs(program)
-    lines = [f"no MAX lowering for {first.op}", _describe(first, specs)]
+    dtype = _foreign_dtype(first)
+    what = "" if dtype is None else f" that gives {dtype}"
+    lines = [f"no MAX lowering for {first.op}{what}", _describe(first, specs)]
     count = f"{len(missing)} of {len(program.calls)} nodes " + (
         "is unsupported" if len(missing) == 1 else "are unsupported"
     )

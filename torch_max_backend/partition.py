@@ -149,12 +149,20 @@ def _reason(node: fx.Node) -> str | None:
         return "it is not an ATen op"
     if isinstance(node.meta.get("val"), SYMBOLIC):
         return "its result is a number that the rest of the graph depends on"
-    if is_boundary(node) or (is_mutation(node) and node.meta["val"].is_complex()):
+    if is_boundary(node) or _changes_complex(node):
         return _foreign_sizes([node])
     if not is_mapped(node.target) and not is_mutation(node):
         return on_torch.reason(node.target) or "it has no MAX lowering"
     nodes = [node, *node.all_input_nodes]
     return _foreign_dtypes(nodes) or _foreign_sizes(nodes)
+
+
+def _changes_complex(node: fx.Node) -> bool:
+    """Whether the node writes to a complex argument whose memory holds it as it is."""
+    if not is_mutation(node):
+        return False
+    argument = node.all_input_nodes[0].meta["val"]
+    return argument.is_complex() and not argument.is_conj()
 
 
 def _foreign_dtypes(nodes: Iterable[fx.Node]) -> str | None:

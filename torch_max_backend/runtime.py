@@ -135,7 +135,7 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
     def call(args: list[Any]) -> list[Any]:
         if complexes:
             for position in complexes:
-                args[position] = _view_as_real(args[position])
+                args[position] = _view_as_real(args[position].resolve_conj().resolve_neg())
         if captured:
             args.extend(captured)
         buffers = template.copy() if fill is None else fill(args)

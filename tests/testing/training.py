@@ -28,7 +28,12 @@ from torch_max_backend.errors import MaxCompilerError
 from torch_max_backend.graph_compiler import GraphCompiler
 from torch_max_backend.registry import decomposition_table
 
-TOLERANCE = {torch.float32: (1e-4, 1e-4), torch.float64: (1e-9, 1e-7)}
+TOLERANCE = {
+    torch.float32: (1e-4, 1e-4),
+    torch.float64: (1e-9, 1e-7),
+    torch.complex64: (1e-4, 1e-4),
+    torch.complex128: (1e-9, 1e-7),
+}
 
 Function = Callable[..., Sequence[torch.Tensor]]
 

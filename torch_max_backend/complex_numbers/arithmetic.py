@@ -351,6 +351,13 @@ def to_copy(self: Value, *, dtype: torch.dtype | None = None, **kwargs: Any) -> 
     return Pair(real, self.im.to(real.dtype) if isinstance(self, Pair) else torch.zeros_like(real))
 
 
+def copy(self: Value, src: Value, non_blocking: bool = False) -> Value:
+    shape, copied = re(self).shape, to_copy(src, dtype=_dtype(self))
+    if isinstance(copied, Pair):
+        return copied.each(lambda part: part.expand(shape))
+    return copied.expand(shape)
+
+
 def view_as_real(self: Pair) -> torch.Tensor:
     return torch.stack([self.re, self.im], -1)
 
@@ -386,8 +393,16 @@ def scalar_tensor(s: Value, **kwargs: Any) -> Pair:
     return full([], s, **kwargs)
 
 
-def empty(size: Sequence[int], **kwargs: Any) -> Pair:
+def zeros(size: Sequence[int], **kwargs: Any) -> Pair:
     return full(size, 0.0, **kwargs)
+
+
+def ones(size: Sequence[int], **kwargs: Any) -> Pair:
+    return full(size, 1.0, **kwargs)
+
+
+def ones_like(self: Value, **kwargs: Any) -> Value:
+    return full_like(self, 1.0, **kwargs)
 
 
 _FUNCTIONS: dict[Any, Callable[..., Value]] = {
@@ -410,9 +425,11 @@ _FUNCTIONS: dict[Any, Callable[..., Value]] = {
     aten.complex: _pair,
     aten.conj_physical: conj,
     aten.constant_pad_nd: constant_pad_nd,
+    aten.copy: copy,
     aten.div: div,
     aten.dot: product(aten.dot),
-    aten.empty.memory_format: empty,
+    aten.detach: identity,
+    aten.empty.memory_format: zeros,
     aten.empty_like: zeros_like(aten.zeros_like),
     aten.eq: eq,
     aten.exp: exp,
@@ -428,6 +445,8 @@ _FUNCTIONS: dict[Any, Callable[..., Value]] = {
     aten.ne: ne,
     aten.new_empty: zeros_like(aten.new_zeros),
     aten.new_zeros: zeros_like(aten.new_zeros),
+    aten.ones: ones,
+    aten.ones_like: ones_like,
     aten.polar: polar,
     aten.pow.Tensor_Scalar: power,
     aten.reciprocal: reciprocal,
@@ -444,6 +463,7 @@ _FUNCTIONS: dict[Any, Callable[..., Value]] = {
     aten.view_as_complex: view_as_complex,
     aten.view_as_real: view_as_real,
     aten.where.self: where,
+    aten.zeros: zeros,
     aten.zeros_like: zeros_like(aten.zeros_like),
 }
 
