@@ -13,7 +13,7 @@ import torch
 
 from tests.testing.graph_of_call import OpCall
 from torch_max_backend import compile_stats, compile_together, max_backend
-from torch_max_backend.complex_numbers import fourier
+from torch_max_backend.complex_numbers import arithmetic, fourier
 from torch_max_backend.complex_numbers.pair import Pair
 from torch_max_backend.errors import FallbackWarning
 from torch_max_backend.registry import decomposition_table
@@ -172,6 +172,20 @@ def test_a_complex_argument_is_changed_in_place() -> None:
     assert changed.data_ptr() == before
 
 
+def test_words_that_do_not_fit_are_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A case of an op that nobody thought of runs on PyTorch, with a warning."""
+
+    def exp(self: Pair) -> Pair:
+        raise RuntimeError("not this one")
+
+    monkeypatch.setitem(arithmetic._FUNCTIONS, torch.ops.aten.exp, exp)
+    torch._dynamo.reset()
+    z = complex64(3)
+    with pytest.warns(FallbackWarning, match="MAX has no torch.complex64"):
+        actual = torch.compile(torch.exp, backend=max_backend)(z)
+    torch.testing.assert_close(actual, z.exp())
+
+
 def test_a_conjugated_view_is_changed_by_pytorch() -> None:
     torch._dynamo.reset()
     z, x = complex64(3, 5), torch.randn(5)
@@ -217,6 +231,8 @@ def constant(key: object, make: Callable[[], np.ndarray], like: torch.Tensor) ->
         lambda z: z.sum(0, dtype=torch.complex128),
         lambda z: z**0 + z**2 - z**-1 + z**0.5,
         lambda z: torch.cat([z, z.real]) / (3 - 4j),
+        lambda z: torch.linalg.vector_norm(z, 2, -1, dtype=torch.complex128),
+        lambda z: torch.linalg.vector_norm(z, 3, 0, keepdim=True),
         lambda z: z.real.view(torch.int32).view(torch.float32) + z.imag.to(torch.complex64),
     ],
 )

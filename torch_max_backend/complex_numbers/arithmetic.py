@@ -335,8 +335,11 @@ def vdot(self: Pair, other: Pair) -> Pair:
     return product(aten.dot)(conj(self), other)
 
 
-def vector_norm(self: Pair, *args: Any, **kwargs: Any) -> torch.Tensor:
-    return aten.linalg_vector_norm(absolute(self), *args, **kwargs)
+def vector_norm(
+    self: Pair, *args: Any, dtype: torch.dtype | None = None, **kwargs: Any
+) -> torch.Tensor:
+    dtype = None if dtype is None else real_dtype(dtype)
+    return aten.linalg_vector_norm(absolute(self), *args, dtype=dtype, **kwargs)
 
 
 def to_copy(self: Value, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Value:

@@ -159,8 +159,11 @@ class _Rewriter:
             results[:] = result if isinstance(result, (list, tuple)) else [result]
             return [part for value in results for part in _parts(value)]
 
-        with self.fake_mode, torch.no_grad():
-            run(*(item.meta["val"] for item in inputs))  # tells which constants there are
+        try:
+            with self.fake_mode, torch.no_grad():
+                run(*(item.meta["val"] for item in inputs))  # tells which constants there are
+        except (TypeError, RuntimeError):
+            return None  # a case of the op that its words do not fit: PyTorch runs it, and says so
         if list(map(_kind, results)) != list(map(_kind, _tensors(node))):
             return None  # another overload than those that `function` knows
         held = [self._constant(key, make, like) for key, make, like in constants.wanted]
