@@ -69,4 +69,5 @@ def test_few_compiles(name: str, cache: str) -> None:
     windowed = cache == "dynamic" and name == "Gemma 3"
     encoders = int(GENERATORS[name].config in ("T5Config", "WhisperConfig"))
     most = MOST_COMPILES["window" if windowed else cache]
-    assert 2 <= graphs - encoders <= most
+    assert graphs >= 2  # the encoder may be one that the other cache's model compiled
+    assert graphs - encoders <= most
