@@ -77,6 +77,13 @@ def is_mutation(node: fx.Node) -> bool:
     )
 
 
+def tensors_of(node: fx.Node) -> list[torch.Tensor]:
+    """The tensors that a node gives, as PyTorch's fakes."""
+    value = node.meta.get("val")
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [v for v in values if isinstance(v, torch.Tensor)]
+
+
 def is_boundary(node: fx.Node) -> bool:
     """Whether the node says how a complex argument or result lies in memory, and computes nothing.
 

@@ -26,7 +26,7 @@ from torch.fx.passes.split_module import split_module
 
 from torch_max_backend import on_torch
 from torch_max_backend.devices import is_on_max
-from torch_max_backend.fx_importer import SYMBOLIC, is_boundary, is_mutation
+from torch_max_backend.fx_importer import SYMBOLIC, is_boundary, is_mutation, tensors_of
 from torch_max_backend.registry import is_mapped
 from torch_max_backend.shapes import is_computable, is_expressible
 
@@ -141,7 +141,7 @@ def _reason(node: fx.Node) -> str | None:
         return on_torch.RANDOM
     if node.op in ("placeholder", "get_attr"):
         # A complex one may come in: who cannot read it is refused, the others see a real view.
-        complex_ = any(tensor.is_complex() for tensor in _tensors(node))
+        complex_ = any(tensor.is_complex() for tensor in tensors_of(node))
         return (None if complex_ else _foreign_dtypes([node])) or _foreign_sizes([node])
     if node.op != "call_function" or node.target is operator.getitem or not _computes(node):
         return None
@@ -166,14 +166,14 @@ def _changes_complex(node: fx.Node) -> bool:
 
 
 def _foreign_dtypes(nodes: Iterable[fx.Node]) -> str | None:
-    dtypes = {tensor.dtype for node in nodes for tensor in _tensors(node)}
+    dtypes = {tensor.dtype for node in nodes for tensor in tensors_of(node)}
     foreign = sorted(str(dtype) for dtype in dtypes if not is_on_max(dtype))
     return f"MAX has no {', '.join(foreign)}" if foreign else None
 
 
 def _foreign_sizes(nodes: Iterable[fx.Node]) -> str | None:
     values = [node.meta.get("val") for node in nodes]
-    sizes = [size for node in nodes for tensor in _tensors(node) for size in tensor.shape]
+    sizes = [size for node in nodes for tensor in tensors_of(node) for size in tensor.shape]
     for size in sizes:
         if isinstance(size, torch.SymInt) and not is_expressible(size.node.expr):
             return f"MAX has no symbolic size {size.node.expr}"
@@ -183,18 +183,12 @@ def _foreign_sizes(nodes: Iterable[fx.Node]) -> str | None:
     return None
 
 
-def _tensors(node: fx.Node) -> list[torch.Tensor]:
-    value = node.meta.get("val")
-    values = value if isinstance(value, (list, tuple)) else [value]
-    return [v for v in values if isinstance(v, torch.Tensor)]
-
-
 def _computes(node: fx.Node) -> bool:
     """Whether the node reads or makes tensors; arithmetic of sizes runs anywhere."""
     if not isinstance(node.meta.get("val"), (*SYMBOLIC, int, float, bool)):
         return True
     shape_only = (aten.sym_size.int, aten.sym_stride.int, aten.sym_numel.default)
-    return node.target not in shape_only and any(_tensors(n) for n in node.all_input_nodes)
+    return node.target not in shape_only and any(tensors_of(n) for n in node.all_input_nodes)
 
 
 def divide(gm: fx.GraphModule, refused: Mapping[str, str]) -> Partition:
@@ -277,7 +271,7 @@ def _draw_beforehand(gm: fx.GraphModule) -> list[str]:
         if like.target is aten.empty.memory_format:  # as our dropout draws, of any size
             added.append(like.name)
             continue
-        value, drawn = like.meta["val"], _tensors(node)[-1]
+        value, drawn = like.meta["val"], tensors_of(node)[-1]
         # Drawn in the order of memory, which follows the argument's unless that has gaps.
         if not all(isinstance(size, int) for size in drawn.shape) or not drawn.is_contiguous():
             continue

@@ -26,6 +26,7 @@ from tests.testing.samples import (
     LOWERED,
     OK,
     SKIPPED,
+    TOLERANCE,
     UNSUPPORTED,
     WRONG,
     first_line,
@@ -38,12 +39,6 @@ from torch_max_backend.errors import MaxCompilerError
 from torch_max_backend.partition import refused_nodes
 from torch_max_backend.registry import decomposition_table
 
-TOLERANCE = {
-    torch.float32: (1e-4, 1e-4),
-    torch.float64: (1e-9, 1e-7),
-    torch.complex64: (1e-4, 1e-4),
-    torch.complex128: (1e-9, 1e-7),
-}
 # PyTorch's own answers are right to 1e-6 only: J0(5) is -0.17759677131, PyTorch has -0.17759678121;
 # Ai(-2.5) is -0.11232506769, PyTorch has -0.11232483666.
 INEXACT = {

@@ -6,7 +6,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+import torch
+
 T = TypeVar("T")
+
+TOLERANCE = {
+    torch.float32: (1e-4, 1e-4),
+    torch.float64: (1e-9, 1e-7),
+    torch.complex64: (1e-4, 1e-4),
+    torch.complex128: (1e-9, 1e-7),
+}
+"""How far a result may be from eager's: (absolute, relative)."""
 
 OK, WRONG, UNSUPPORTED, SKIPPED, LOWERED = "ok", "wrong", "unsupported", "skipped", "lowered"
 

@@ -19,7 +19,16 @@ from torch._functorch import config as functorch_config
 from torch._functorch.aot_autograd import aot_function
 
 from tests.testing.dynamo import many_models
-from tests.testing.samples import LOWERED, OK, SKIPPED, UNSUPPORTED, WRONG, first_line, last_line
+from tests.testing.samples import (
+    LOWERED,
+    OK,
+    SKIPPED,
+    TOLERANCE,
+    UNSUPPORTED,
+    WRONG,
+    first_line,
+    last_line,
+)
 from torch_max_backend import compile_together, flags, max_backend
 from torch_max_backend.compiled_graph import Kind
 from torch_max_backend.decompositions import rnn_dropout
@@ -27,13 +36,6 @@ from torch_max_backend.engine import ENGINE, kernel_packages
 from torch_max_backend.errors import MaxCompilerError
 from torch_max_backend.graph_compiler import GraphCompiler
 from torch_max_backend.registry import decomposition_table
-
-TOLERANCE = {
-    torch.float32: (1e-4, 1e-4),
-    torch.float64: (1e-9, 1e-7),
-    torch.complex64: (1e-4, 1e-4),
-    torch.complex128: (1e-9, 1e-7),
-}
 
 Function = Callable[..., Sequence[torch.Tensor]]
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from torch_max_backend.complex_numbers import fourier
-from torch_max_backend.complex_numbers.pair import REAL_OF_COMPLEX, Pair, real_dtype
+from torch_max_backend.complex_numbers.pair import Pair
 
 aten = torch.ops.aten
 Value = Any
@@ -86,22 +87,16 @@ def part_by_part(op: Any) -> Callable[..., Value]:
 
     def function(*args: Any, **kwargs: Any) -> Value:
         if kwargs.get("dtype") is not None:
-            kwargs["dtype"] = real_dtype(kwargs["dtype"])
-        real = op(*_map(args, _real_part), **_map(kwargs, _real_part))
-        imaginary = op(*_map(args, _imaginary_part), **_map(kwargs, _imaginary_part))
+            kwargs["dtype"] = kwargs["dtype"].to_real()
+        real_args, real_kwargs = pytree.tree_map(_real_part, (args, kwargs))
+        imaginary_args, imaginary_kwargs = pytree.tree_map(_imaginary_part, (args, kwargs))
+        real = op(*real_args, **real_kwargs)
+        imaginary = op(*imaginary_args, **imaginary_kwargs)
         if isinstance(real, torch.Tensor):
             return Pair(real, imaginary)
         return [Pair(a, b) for a, b in zip(real, imaginary, strict=True)]
 
     return function
-
-
-def _map(value: Any, function: Callable[[Any], Any]) -> Any:
-    if isinstance(value, (list, tuple)):
-        return type(value)(_map(item, function) for item in value)
-    if isinstance(value, dict):
-        return {key: _map(item, function) for key, item in value.items()}
-    return function(value)
 
 
 def _real_part(value: Any) -> Any:
@@ -128,16 +123,14 @@ def zeros_like(op: Any) -> Callable[..., Value]:
     def function(self: Value, *size: Any, dtype: torch.dtype | None = None, **kwargs: Any) -> Value:
         kwargs.pop("memory_format", None)
         dtype = dtype or _dtype(self)
-        zeros = op(re(self), *size, dtype=real_dtype(dtype), **kwargs)
-        return Pair(zeros, zeros) if dtype in REAL_OF_COMPLEX else zeros
+        zeros = op(re(self), *size, dtype=dtype.to_real(), **kwargs)
+        return Pair(zeros, zeros) if dtype.is_complex else zeros
 
     return function
 
 
 def _dtype(value: Value) -> torch.dtype:
-    if not isinstance(value, Pair):
-        return value.dtype
-    return next(dtype for dtype, part in REAL_OF_COMPLEX.items() if part is value.re.dtype)
+    return value.re.dtype.to_complex() if isinstance(value, Pair) else value.dtype
 
 
 def add(self: Value, other: Value, *, alpha: Value = 1) -> Value:
@@ -338,7 +331,7 @@ def vdot(self: Pair, other: Pair) -> Pair:
 def vector_norm(
     self: Pair, *args: Any, dtype: torch.dtype | None = None, **kwargs: Any
 ) -> torch.Tensor:
-    dtype = None if dtype is None else real_dtype(dtype)
+    dtype = None if dtype is None else dtype.to_real()
     return aten.linalg_vector_norm(absolute(self), *args, dtype=dtype, **kwargs)
 
 
@@ -348,8 +341,8 @@ def to_copy(self: Value, *, dtype: torch.dtype | None = None, **kwargs: Any) -> 
         dtype = _dtype(self)
     if dtype is torch.bool:
         return ne(self, 0)
-    real = re(self).to(real_dtype(dtype))
-    if dtype not in REAL_OF_COMPLEX:
+    real = re(self).to(dtype.to_real())
+    if not dtype.is_complex:
         return real
     return Pair(real, self.im.to(real.dtype) if isinstance(self, Pair) else torch.zeros_like(real))
 
@@ -378,7 +371,7 @@ def full(
     **_: Any,
 ) -> Pair:
     def filled(value: float) -> torch.Tensor:
-        return torch.full(size, value, dtype=real_dtype(dtype), device=device)
+        return torch.full(size, value, dtype=dtype.to_real(), device=device)
 
     return Pair(filled(re(fill_value)), filled(im(fill_value)))
 
@@ -387,7 +380,7 @@ def full_like(
     self: Value, fill_value: Value, *, dtype: torch.dtype | None = None, **_: Any
 ) -> Value:
     like, dtype = re(self), dtype or _dtype(self)
-    if dtype not in REAL_OF_COMPLEX:
+    if not dtype.is_complex:
         return torch.full_like(like, fill_value, dtype=dtype)
     return full(like.shape, fill_value, dtype=dtype, device=like.device)
 

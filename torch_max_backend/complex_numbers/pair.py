@@ -7,12 +7,6 @@ from dataclasses import dataclass
 
 import torch
 
-REAL_OF_COMPLEX = {
-    torch.complex32: torch.float16,
-    torch.complex64: torch.float32,
-    torch.complex128: torch.float64,
-}
-
 
 @dataclass(frozen=True)
 class Pair:
@@ -24,8 +18,3 @@ class Pair:
     def each(self, function: Callable[[torch.Tensor], torch.Tensor]) -> Pair:
         """`function` of both parts."""
         return Pair(function(self.re), function(self.im))
-
-
-def real_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of a complex dtype's parts; other dtypes are their own."""
-    return REAL_OF_COMPLEX.get(dtype, dtype)

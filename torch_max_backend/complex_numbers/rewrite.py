@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch._guards import detect_fake_mode
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
 
 from torch_max_backend.complex_numbers import fourier
 from torch_max_backend.complex_numbers.arithmetic import (
@@ -25,7 +27,8 @@ from torch_max_backend.complex_numbers.arithmetic import (
     in_real_numbers,
     is_part_by_part,
 )
-from torch_max_backend.complex_numbers.pair import REAL_OF_COMPLEX, Pair, real_dtype
+from torch_max_backend.complex_numbers.pair import Pair
+from torch_max_backend.fx_importer import tensors_of
 
 aten = torch.ops.aten
 
@@ -44,13 +47,7 @@ def without_complex_numbers(
 
 
 def _has_complex(node: fx.Node) -> bool:
-    return any(tensor.dtype in REAL_OF_COMPLEX for tensor in _tensors(node))
-
-
-def _tensors(node: fx.Node) -> list[torch.Tensor]:
-    value = node.meta.get("val")
-    values = value if isinstance(value, (list, tuple)) else [value]
-    return [v for v in values if isinstance(v, torch.Tensor)]
+    return any(tensor.is_complex() for tensor in tensors_of(node))
 
 
 class _Rewriter:
@@ -68,7 +65,7 @@ class _Rewriter:
         self.complexes: dict[fx.Node, fx.Node] = {}
         """Pairs that something wants as one complex tensor."""
         self.constants: dict[object, fx.Node] = {}
-        values = [value for node in gm.graph.nodes for value in _tensors(node)]
+        values = [value for node in gm.graph.nodes for value in tensors_of(node)]
         self.fake_mode = detect_fake_mode(values) or FakeTensorMode()
 
     def run(self) -> fx.GraphModule:
@@ -154,7 +151,9 @@ class _Rewriter:
 
         def run(*values: Any) -> list[torch.Tensor]:
             constants.begin(values[len(inputs) :])
-            filled, named = _filled((args, kwargs), values)
+            filled, named = pytree.tree_map_only(
+                _Place, lambda place: place.read(values), (args, kwargs)
+            )
             result = function(*filled, **named)
             results[:] = result if isinstance(result, (list, tuple)) else [result]
             return [part for value in results for part in _parts(value)]
@@ -164,7 +163,7 @@ class _Rewriter:
                 run(*(item.meta["val"] for item in inputs))  # tells which constants there are
         except (TypeError, RuntimeError):
             return None  # a case of the op that its words do not fit: PyTorch runs it, and says so
-        if list(map(_kind, results)) != list(map(_kind, _tensors(node))):
+        if list(map(_kind, results)) != list(map(_kind, tensors_of(node))):
             return None  # another overload than those that `function` knows
         held = [self._constant(key, make, like) for key, make, like in constants.wanted]
         tensors = iter(self._traced(run, (*inputs, *held), node))
@@ -209,8 +208,15 @@ class _Rewriter:
         raise AssertionError("a trace without an output")
 
 
-class _Place(tuple[int, ...]):
+@dataclass(frozen=True)
+class _Place:
     """Where among the inputs an argument is: one place, or two of a pair."""
+
+    numbers: tuple[int, ...]
+
+    def read(self, values: tuple[Any, ...]) -> Any:
+        found = [values[number] for number in self.numbers]
+        return Pair(*found) if len(found) == 2 else found[0]
 
 
 class _Constants:
@@ -240,21 +246,11 @@ def _attributes(gm: fx.GraphModule) -> list[tuple[str, Any]]:
     return [(name, getattr(gm, name)) for name in names]
 
 
-def _filled(value: Any, tensors: tuple[Any, ...]) -> Any:
-    if isinstance(value, _Place):
-        return Pair(*(tensors[i] for i in value)) if len(value) == 2 else tensors[value[0]]
-    if isinstance(value, (list, tuple)):
-        return type(value)(_filled(item, tensors) for item in value)
-    if isinstance(value, dict):
-        return {key: _filled(item, tensors) for key, item in value.items()}
-    return value
-
-
 def _kind(value: Any) -> tuple[bool, torch.dtype, tuple[Any, ...]]:
     """Whether it is complex, the dtype of its parts, and its shape."""
     pair = isinstance(value, Pair)
     part = value.re if pair else value
-    return pair or part.is_complex(), real_dtype(part.dtype), tuple(part.shape)
+    return pair or part.is_complex(), part.dtype.to_real(), tuple(part.shape)
 
 
 def _parts(value: Any) -> tuple[torch.Tensor, ...]:
@@ -263,9 +259,9 @@ def _parts(value: Any) -> tuple[torch.Tensor, ...]:
 
 def _has_words(node: fx.Node) -> bool:
     """Whether this very call can be said in real numbers."""
-    given = [tensor for source in node.all_input_nodes for tensor in _tensors(source)]
+    given = [tensor for source in node.all_input_nodes for tensor in tensors_of(source)]
     if is_part_by_part(node.target):
-        return any(tensor.dtype in REAL_OF_COMPLEX for tensor in given)
+        return any(tensor.is_complex() for tensor in given)
     if getattr(node.target, "overloadpacket", None) in TRANSFORMS:
         dims: Any = node.args[1]
         lengths: list[Any] = [given[0].shape[dim] for dim in dims]
