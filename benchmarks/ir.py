@@ -164,7 +164,7 @@ def architectures() -> list[tuple[str, str, int, float]]:
 
 def damaged_files(count: int = 10_000) -> dict[str, float]:
     """Load damaged files; anything but a `SerializationError` ends the benchmark."""
-    from tests.ir.test_fuzz import DYNAMIC, EXAMPLE, Model, attack
+    from tests.torch_ir.test_fuzz import DYNAMIC, EXAMPLE, Model, attack
     from torch_ir import extract_ir
     from torch_ir.serializer import serialize_ir
 
@@ -266,7 +266,7 @@ def page(
             f"## {len(zoo)} architectures of transformers, {families} families",
             "",
             "Small configs, float32: extracted on meta, saved, loaded, run and compared with the "
-            "model. `pytest tests/ir/test_transformers.py -m ''` does the same.",
+            "model. `pytest tests/torch_ir/test_transformers.py -m ''` does the same.",
             "",
             "| family | model | nodes | largest absolute error |",
             "|---|---|---|---|",
@@ -281,8 +281,8 @@ def page(
             "## Damaged files",
             "",
             f"{damaged['count']:,} files with random damage to text or structure "
-            f"(`tests/ir/test_fuzz.py`): {damaged['refused']:,} refused with `SerializationError`, "
-            "the others valid, no other exception. "
+            f"(`tests/torch_ir/test_fuzz.py`): {damaged['refused']:,} refused with "
+            "`SerializationError`, the others valid, no other exception. "
             f"{damaged['seconds']:.1f} s of processor time in all, "
             f"{damaged['slowest_s'] * 1e3:.0f} ms for the slowest; the process's peak memory "
             f"grew by {damaged['grown_mib']:.1f} MiB.",

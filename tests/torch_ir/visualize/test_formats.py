@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ir import graphs
+from tests.torch_ir.visualize import graphs
 from torch_ir.ir import IR
 from torch_ir.visualize import to_dot, to_html, to_mermaid, to_model_explorer, visualize
 from torch_ir.visualize.html import embed_json, viewer_data

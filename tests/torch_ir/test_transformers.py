@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.ir.roundtrip import save_and_load
 from tests.testing.runner import on_meta
+from tests.torch_ir.roundtrip import save_and_load
 from tests.zoo.architectures import ARCHITECTURES
 from tests.zoo.spec import Architecture
 from torch_ir import extract_ir, verify_ir_with_state_dict

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.ir.roundtrip import assert_same_ir, save_and_load
+from tests.torch_ir.roundtrip import assert_same_ir, save_and_load
 from torch_ir import (
     IR,
     SerializationError,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.ir import chromium, graphs
+from tests.torch_ir.visualize import chromium, graphs
 from torch_ir.ir import IR
 from torch_ir.visualize import visualize
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.ir.roundtrip import roundtrip
+from tests.torch_ir.roundtrip import roundtrip
 from torch_ir import (
     IR,
     ExecutionError,
@@ -569,7 +569,7 @@ def test_model_is_restored_after_a_failure() -> None:
 
     model = Breaks()
     weight = model.fc.weight
-    with pytest.raises(ExportError, match=r"Breaks(.|\n)*test_extract.py"):
+    with pytest.raises(ExportError, match=r"Breaks(.|\n)*test_converter.py"):
         extract_ir(model, (X,))
     assert model.fc.weight is weight
 

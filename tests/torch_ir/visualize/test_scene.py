@@ -8,7 +8,7 @@ from graphlib import TopologicalSorter
 import pytest
 import torch
 
-from tests.ir import graphs
+from tests.torch_ir.visualize import graphs
 from torch_ir.ir import IR, Mutation, OpNode, TensorMeta, TensorRef, TreeSpec
 from torch_ir.visualize.categories import CATEGORIES, category_of
 from torch_ir.visualize.outline import cut, edge_label, fitting_depth
