@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from torch_max_backend import compile_together, max_backend
-from torch_max_backend.compiled_graph import CompiledGraph
+from torch_max_backend.engine.graph import CompiledGraph
 
 PARAMETERS = 150
 

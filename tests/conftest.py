@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.testing.table import Compiled
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("test models")
@@ -17,7 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 OP_ROWS = pytest.StashKey[list[dict[str, float]]]()
-"""What each process compiled of the op rows (tests/ops), for the summary."""
+"""What each process compiled of the op rows (tests/lowering), for the summary."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,3 +44,9 @@ def pytest_terminal_summary(
             f"op rows: {rows:.0f} ready after {seconds:.1f} s of compiling, "
             f"{rows / seconds:.1f} rows per second"
         )
+
+
+@pytest.fixture(scope="module")
+def functions(request: pytest.FixtureRequest) -> dict[str, Compiled]:
+    """Every function of the module's `TABLE`, compiled."""
+    return request.module.TABLE.compile()

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+import sys as _sys
+
 from torch_max_backend import flags as _flags
 
 if _flags.beartype():
     from beartype import BeartypeConf as _BeartypeConf
     from beartype.claw import beartype_this_package as _beartype_this_package
 
-    # Not on the per-call path (`runtime`, `compiled_graph` run at every call of a compiled
-    # function). A lowering is checked when it is first used: checking all costs a second of import.
+    # Not on the per-call path: `runtime` and `engine.graph` run at every call of a compiled
+    # function. A lowering is checked when it is first used: checking all at import takes a second.
     _beartype_this_package(
         conf=_BeartypeConf(
             claw_skip_package_names=(
-                "torch_max_backend.aten_functions",
-                "torch_max_backend.compiled_graph",
+                "torch_max_backend.lowering.aten_functions",
+                "torch_max_backend.engine.graph",
                 "torch_max_backend.runtime",
             ),
             is_pep484_tower=True,  # an int is a fine float
         )
     )
 
-from torch_max_backend import aten_functions
-from torch_max_backend.compiler import max_backend
-from torch_max_backend.devices import get_accelerators
-from torch_max_backend.engine import compile_together, wait_for_compiles
+from torch_max_backend.engine.queue import compile_together, wait_for_compiles
 from torch_max_backend.errors import (
     EngineError,
     LoweringError,
@@ -34,8 +33,11 @@ from torch_max_backend.errors import (
     PackageError,
     UnsupportedOpError,
 )
-from torch_max_backend.registry import MAPPING_TORCH_ATEN_TO_MAX, map_to
-from torch_max_backend.stats import compile_stats, reset_compile_stats
+from torch_max_backend.frontend.compiler import max_backend
+from torch_max_backend.lowering import aten_functions
+from torch_max_backend.lowering.devices import get_accelerators
+from torch_max_backend.lowering.registry import MAPPING_TORCH_ATEN_TO_MAX, map_to
+from torch_max_backend.observe.stats import compile_stats, reset_compile_stats
 
 __all__ = [
     "MAPPING_TORCH_ATEN_TO_MAX",
@@ -55,3 +57,8 @@ __all__ = [
     "reset_compile_stats",
     "wait_for_compiles",
 ]
+
+# `import torch_max_backend.aten_functions` works too, and so do its modules: imported a second time
+# under another name, they would register every lowering again.
+for _name in [name for name in _sys.modules if name.startswith(aten_functions.__name__)]:
+    _sys.modules[_name.replace(".lowering.", ".", 1)] = _sys.modules[_name]

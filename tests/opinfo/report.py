@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tests.testing.samples import LOWERED, OK, SKIPPED, UNSUPPORTED, WRONG
-from torch_max_backend import on_torch
+from torch_max_backend.lowering import on_torch
 
 if TYPE_CHECKING:  # it imports the database, which takes seconds; the page is read without it
     from tests.opinfo.sweep import Sample

@@ -33,11 +33,11 @@ from tests.testing.samples import (
     last_line,
     spread,
 )
-from torch_max_backend.compiled_graph import CompiledGraph
-from torch_max_backend.engine import ENGINE
+from torch_max_backend.engine.graph import CompiledGraph
+from torch_max_backend.engine.queue import ENGINE
 from torch_max_backend.errors import MaxCompilerError
-from torch_max_backend.partition import refused_nodes
-from torch_max_backend.registry import decomposition_table
+from torch_max_backend.frontend.partition import refused_nodes
+from torch_max_backend.lowering.registry import decomposition_table
 
 # PyTorch's own answers are right to 1e-6 only: J0(5) is -0.17759677131, PyTorch has -0.17759678121;
 # Ai(-2.5) is -0.11232506769, PyTorch has -0.11232483666.

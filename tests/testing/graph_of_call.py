@@ -1,7 +1,7 @@
 """One op call as a graph: traced as AOTAutograd would for inference, imported, ready for MAX.
 
-Rows (tests/ops) and PyTorch's own samples (tests/opinfo) both go this way, the product's own but
-for Dynamo and AOTAutograd, which keeps a call at some 20 ms beside its compile.
+Op rows (tests/lowering) and PyTorch's own samples (tests/opinfo) both go this way. It is the
+product's own without Dynamo and AOTAutograd, so that a call takes some 20 ms beside its compile.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from torch_max_backend.compiled_graph import CompiledGraph
-from torch_max_backend.complex_numbers import without_complex_numbers
-from torch_max_backend.engine import kernel_packages
-from torch_max_backend.folding import fold_constants
-from torch_max_backend.fx_importer import import_fx
+from torch_max_backend.engine.graph import CompiledGraph
+from torch_max_backend.engine.queue import kernel_packages
+from torch_max_backend.frontend.complex_numbers import without_complex_numbers
+from torch_max_backend.frontend.fx_importer import import_fx
+from torch_max_backend.program.passes.folding import fold_constants
 
 _EXCLUDE = torch._C._ExcludeDispatchKeyGuard
 _FUNCTIONALIZE = torch._C.DispatchKeySet(torch._C.DispatchKey.Functionalize)

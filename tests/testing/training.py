@@ -30,12 +30,12 @@ from tests.testing.samples import (
     last_line,
 )
 from torch_max_backend import compile_together, flags, max_backend
-from torch_max_backend.compiled_graph import Kind
-from torch_max_backend.decompositions import rnn_dropout
-from torch_max_backend.engine import ENGINE, kernel_packages
+from torch_max_backend.engine.graph import Kind
+from torch_max_backend.engine.queue import ENGINE, kernel_packages
 from torch_max_backend.errors import MaxCompilerError
-from torch_max_backend.graph_compiler import GraphCompiler
-from torch_max_backend.registry import decomposition_table
+from torch_max_backend.frontend.graph_compiler import GraphCompiler
+from torch_max_backend.lowering.decompositions import rnn_dropout
+from torch_max_backend.lowering.registry import decomposition_table
 
 Function = Callable[..., Sequence[torch.Tensor]]
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from tests.zoo import harness, report
 from tests.zoo.architectures import ARCHITECTURES
-from torch_max_backend import fingerprint
+from torch_max_backend.engine import fingerprint
 
 
 def main() -> int:

@@ -14,10 +14,11 @@ from torch._dynamo.utils import counters
 
 from tests.testing.dynamo import many_models
 from tests.zoo.spec import Architecture
-from torch_max_backend import compile_stats, compile_together, graph_compiler, max_backend
-from torch_max_backend.compiled_graph import CompiledGraph
-from torch_max_backend.engine import ENGINE
+from torch_max_backend import compile_stats, compile_together, max_backend
+from torch_max_backend.engine.graph import CompiledGraph
+from torch_max_backend.engine.queue import ENGINE
 from torch_max_backend.errors import FallbackWarning
+from torch_max_backend.frontend import graph_compiler
 
 VANISHING = 1e-4
 """Outputs below it say nothing: what a wrong model gives would be as near to them."""

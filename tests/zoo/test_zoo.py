@@ -16,7 +16,7 @@ import torch
 from tests.zoo import harness, report
 from tests.zoo.architectures import ARCHITECTURES
 from tests.zoo.harness import Result
-from torch_max_backend.engine import Engine
+from torch_max_backend.engine.queue import Engine
 from torch_max_backend.errors import EngineError, FallbackWarning
 
 MODULES = {

@@ -1,0 +1,125 @@
+"""Rows of matrix products."""
+
+import math
+
+import torch
+
+from tests.lowering.cases import FLOATS, HALF, INTS, OpCase, t
+from torch_max_backend.program.passes.pack_weights import matvec, matvec_group, packed_mm
+
+aten = torch.ops.aten
+NUMBERS = [*FLOATS, *INTS]
+SOME = [torch.float32, torch.bfloat16, torch.int64]
+
+
+def _m(*shape, **keywords):
+    return t(*shape, low=-2, high=3, **keywords)
+
+
+def _product_and_more(left, right, bias):
+    return torch.tanh(left @ right + bias).transpose(-1, -2) * 2
+
+
+def _narrow_heads(left, right, scale):
+    """Rows of a product divided into pieces shorter than a vector."""
+    return (left @ right).unflatten(-1, (5, 4)) * scale
+
+
+NAN = t(3, 5, prepare=lambda x: x.fill_(math.nan))
+LOOSE = (5e-2, 2e-2)
+ROWS = [
+    OpCase(aten.addbmm.default, (_m(3, 5), _m(2, 3, 4), _m(2, 4, 5)), dtypes=SOME, tolerance=LOOSE),
+    OpCase(aten.addbmm.default, (_m(5), _m(2, 3, 4), _m(2, 4, 5)), {"beta": 0.5, "alpha": 2}),
+    OpCase(aten.addmm.default, (_m(5), _m(3, 4), _m(4, 5)), dtypes=NUMBERS),
+    OpCase(
+        aten.addmm.default, (_m(3, 5), _m(3, 4), _m(4, 5)), {"beta": 2, "alpha": 3}, dtypes=NUMBERS
+    ),
+    OpCase(
+        aten.addmm.default,
+        (_m(3, 5), _m(3, 4), _m(4, 5)),
+        {"beta": 0.5, "alpha": -1.5},
+        dtypes=FLOATS,
+    ),
+    OpCase(aten.addmm.default, (NAN, _m(3, 4), _m(4, 5)), {"beta": 0}),
+    OpCase(aten.addmm.default, (_m(1, 5), _m(3, 4), _m(4, 5))),
+    OpCase(aten.addmm.default, (_m(), _m(3, 4), _m(4, 5))),
+    OpCase(aten.addmm.default, (_m(5), _m(3, 0), _m(0, 5))),
+    OpCase(aten.addmm.default, (_m(5), _m(0, 4), _m(4, 5))),
+    OpCase(
+        aten.addmm.default, (_m(7), _m(33, 64), _m(7, 64, prepare=lambda x: x.t())), dtypes=FLOATS
+    ),
+    OpCase(aten.addmv.default, (_m(3), _m(3, 4), _m(4)), {"beta": 2, "alpha": 3}, dtypes=SOME),
+    OpCase(aten.addmv.default, (t(values=[math.nan] * 3), _m(3, 4), _m(4)), {"beta": 0}),
+    OpCase(aten.addr.default, (_m(3, 4), _m(3), _m(4)), {"beta": 2, "alpha": 3}, dtypes=SOME),
+    OpCase(aten.baddbmm.default, (_m(2, 3, 5), _m(2, 3, 4), _m(2, 4, 5)), dtypes=SOME),
+    OpCase(
+        aten.baddbmm.default,
+        (_m(5), _m(2, 3, 4), _m(2, 4, 5)),
+        {"beta": 0.5, "alpha": 2},
+        dtypes=FLOATS,
+    ),
+    OpCase(aten.baddbmm.default, (NAN, _m(2, 3, 4), _m(2, 4, 5)), {"beta": 0}),
+    OpCase(aten.bmm.default, (_m(2, 3, 4), _m(2, 4, 5)), dtypes=NUMBERS),
+    OpCase(aten.bmm.default, (_m(2, 3, 300), _m(2, 300, 5)), dtypes=HALF).within(0.3, 1e-2),
+    OpCase(aten.bmm.default, (_m(0, 3, 4), _m(0, 4, 5))),
+    OpCase(aten.bmm.default, (_m(2, 3, 0), _m(2, 0, 5))),
+    OpCase(
+        aten.bmm.default, (_m(2, 4, 3, prepare=lambda x: x.mT), _m(2, 5, 4, prepare=lambda x: x.mT))
+    ),
+    OpCase(aten.bmm.default, (t(1, 3, 4, special=True), _m(1, 4, 5))),
+    OpCase(aten.dot.default, (_m(7), _m(7)), dtypes=SOME),
+    OpCase(aten.dot.default, (_m(0), _m(0))),
+    # More rows than pass by a panel at once, deeper than a panel, columns that fill no panel.
+    OpCase(aten.mm.default, (_m(200, 401), _m(401, 37)), dtypes=[torch.float32, *HALF]).within(
+        1.0, 2e-2
+    ),
+    OpCase(aten.linear.default, (_m(3, 7, 401), _m(37, 401), _m(37)), dtypes=FLOATS).within(
+        1.0, 2e-2
+    ),
+    OpCase(torch.einsum, ("bij,bkj->bik", _m(2, 3, 4), _m(2, 5, 4))),
+    OpCase(aten.linear.default, (_m(2, 3, 4), _m(5, 4), _m(5)), dtypes=FLOATS),
+    OpCase(aten.linear.default, (_m(4), _m(5, 4), _m(5))),
+    OpCase(aten.linear.default, (_m(2, 3, 4), _m(5, 4))),
+    OpCase(aten.linear.default, (_m(0, 4), _m(5, 4), _m(5))),
+    *[
+        OpCase(torch.matmul, (_m(*a), _m(*b)))
+        for a, b in [
+            ((4,), (4,)),
+            ((3, 4), (4,)),
+            ((2, 3, 4), (4, 5)),
+            ((2, 3, 4), (4,)),
+            ((2, 1, 3, 4), (6, 4, 5)),
+            ((3, 7, 9), (1, 9, 33)),
+            ((1, 7, 9), (3, 9, 33)),
+            ((4,), (3, 4, 5)),
+        ]
+    ],
+    OpCase(aten.mm.default, (_m(3, 4), _m(4, 5)), dtypes=NUMBERS),
+    OpCase(aten.mm.default, (_m(1, 64), _m(64, 96)), dtypes=FLOATS).within(0.25, 2e-2),
+    OpCase(aten.mm.default, (_m(33, 64), _m(64, 1)), dtypes=FLOATS).within(0.25, 2e-2),
+    OpCase(aten.mm.default, (t(3, 4, special=True), _m(4, 5))),
+    OpCase(aten.mm.default, (_m(3, 0), _m(0, 5)), dtypes=[torch.float32, torch.int64]),
+    OpCase(aten.mm.default, (_m(0, 4), _m(4, 5))),
+    OpCase(aten.mm.default, (_m(3, 4), _m(4, 0))),
+    OpCase(aten.mm.default, (_m(4, 3, prepare=lambda x: x.t()), _m(5, 4, prepare=lambda x: x.t()))),
+    OpCase(aten.mv.default, (_m(3, 4), _m(4)), dtypes=SOME),
+    OpCase(aten.mv.default, (_m(3, 0), _m(0))),
+    OpCase(aten.vdot.default, (_m(7), _m(7)), dtypes=FLOATS),
+    # What follows a product may not be computed in its vectors: they cross the heads.
+    OpCase(_narrow_heads, (_m(7, 12), _m(12, 20), _m(5, 1))),
+    OpCase(_narrow_heads, (_m(2, 7, 12), _m(2, 12, 20), _m(5, 1))),
+    OpCase(_product_and_more, (_m(2, 7, 9), _m(2, 9, 33), _m(33))),
+    OpCase(_product_and_more, (_m(7, 9), _m(9, 33), _m(33))),
+    OpCase(matvec.default, (_m(1, 300), _m(70, 300)), dtypes=[torch.float32, *HALF]).within(
+        0.5, 2e-2
+    ),
+    OpCase(matvec.default, (_m(1, 5), _m(3, 5))),
+    OpCase(packed_mm.default, (_m(13, 9), _m(2, 9, 16), 29)),
+    OpCase(packed_mm.default, (_m(13, 9), _m(1, 9, 32), 32)),
+    OpCase(packed_mm.default, (_m(200, 800), _m(1, 800, 16), 16)).within(1e-2, 1e-4),
+    OpCase(matvec_group.default, (_m(1, 300), [_m(70, 300), _m(33, 300), _m(2, 300)])).within(
+        1e-3, 1e-4
+    ),
+    OpCase(matvec_group.default, (_m(1, 5), [_m(3, 5), _m(9, 5)]), dtypes=[torch.float32, *HALF]),
+    OpCase(torch.nn.functional.bilinear, (_m(3, 4), _m(3, 5), _m(2, 4, 5), _m(2))),
+]

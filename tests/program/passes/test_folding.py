@@ -1,0 +1,134 @@
+"""Constant folding: what depends on no argument is computed while compiling, and only that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from max._mlir_context import in_default_mlir_context
+from max.graph import Module
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional
+
+from tests.testing.graph_of_call import OpCall, graph_for_max
+from torch_max_backend.frontend.fx_importer import import_fx
+from torch_max_backend.lowering import graph_builder
+from torch_max_backend.lowering.registry import decomposition_table
+from torch_max_backend.program import Program
+from torch_max_backend.program.passes.folding import fold_constants
+
+
+def program(function, *args: torch.Tensor) -> Program:
+    return fold_constants(import_fx(make_fx(function, tracing_mode="fake")(*args)))
+
+
+def names(folded: Program) -> list[str]:
+    return [str(call.op) for call in folded.calls]
+
+
+def outputs(function):
+    return lambda *args: [function(*args)]
+
+
+def test_a_mask_is_computed_once() -> None:
+    def attend(x):
+        row = torch.arange(4).unsqueeze(1)
+        return torch.where(row >= torch.arange(4), x, 0.0)
+
+    folded = program(outputs(attend), torch.randn(4, 4))
+    assert [tuple(value.shape) for value in folded.captured] == [(4, 4)]
+    torch.testing.assert_close(folded.captured[0], torch.ones(4, 4).tril().bool())
+    assert "aten.arange.default" not in names(folded)
+
+
+def test_a_number_stays_a_constant_of_the_graph() -> None:
+    folded = program(outputs(lambda x: x + torch.full((4,), 2.0)), torch.randn(4))
+    assert not folded.captured and "aten.full.default" in names(folded)
+
+
+def test_random_numbers_are_not_constants() -> None:
+    folded = program(outputs(lambda x: x + torch.rand(4) * 2), torch.randn(4))
+    assert not folded.captured and "aten.rand.default" in names(folded)
+
+
+def test_uninitialised_memory_is_not_kept() -> None:
+    folded = program(outputs(lambda x: x + torch.empty(4)), torch.randn(4))
+    assert not folded.captured
+
+
+def test_a_part_of_uninitialised_memory_is_zeros() -> None:
+    # MAX would compile a program of its own to fold the slice: 30 s for `pad(mode="circular")`.
+    folded = program(outputs(lambda x: x + torch.empty(4)[1:3]), torch.randn(2))
+    torch.testing.assert_close(folded.captured, [torch.zeros(2)])
+
+
+def test_what_has_no_elements_is_computed_from_nothing() -> None:
+    def both(x):
+        values, places = x[:0].exp().max(1)
+        return [values, places, torch.cat([x, x[2:2]])]
+
+    folded = program(both, torch.randn(4, 3))
+    full = "aten.full.default"
+    assert names(folded) == [full, full, full, "aten.cat.default"]
+
+
+def test_an_empty_argument_is_a_constant() -> None:
+    folded = program(lambda x: [x.sum() + 1, *x.new_ones(2).max(0)], torch.randn(0, 3))
+    assert not folded.calls
+    torch.testing.assert_close(
+        folded.captured, [torch.tensor(1.0), torch.tensor(1.0), torch.tensor(0)]
+    )
+
+
+def test_an_argument_that_gives_its_shape_alone_is_not_read() -> None:
+    folded = program(lambda x: [torch.zeros_like(x), x.new_full([2], 3)], torch.randn(4))
+    assert [(call.op, call.args) for call in folded.calls] == [
+        (torch.ops.aten.full.default, ([4], 0)),
+        (torch.ops.aten.full.default, ([2], 3)),
+    ]
+
+
+def test_a_number_that_would_be_cut_to_pieces_is_a_tensor() -> None:
+    def padded(x):
+        return functional.pad(x, (1, 2), mode="circular")
+
+    gm, _ = OpCall(padded, (torch.randn(2, 3, 3),), {}).trace(decomposition_table())
+    folded = graph_for_max(gm).program
+    assert any(torch.equal(value, torch.zeros(2, 3, 6)) for value in folded.captured)
+
+
+def test_a_constant_result_is_returned() -> None:
+    folded = program(lambda x: [x + 1, torch.arange(3) * 2], torch.randn(4))
+    torch.testing.assert_close(folded.captured[0], torch.tensor([0, 2, 4]))
+
+
+def test_what_depends_on_an_argument_stays() -> None:
+    folded = program(outputs(lambda x: (x + 1) * 2), torch.randn(4))
+    assert not folded.captured and len(folded.calls) == 2
+
+
+def batch_norm(x: torch.Tensor) -> torch.Tensor:
+    return functional.batch_norm(x, torch.zeros(3), torch.ones(3), training=True)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x / 3,
+        lambda x: x.mean(1),
+        lambda x: x.var(1),
+        lambda x: x.round(decimals=2),
+        lambda x: torch.func.grad(lambda x: functional.layer_norm(x, [3]).square().sum())(x),
+        batch_norm,
+    ],
+)
+@in_default_mlir_context
+def test_max_divides_nothing(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    """MAX compiles a program of its own for each number that it divides by."""
+    gm, _ = OpCall(function, (torch.randn(5, 3),), {}).trace(decomposition_table())
+    graph = graph_for_max(gm)
+    module = Module()
+    graph_builder.build(graph.program, graph.lowerings, module, "graph", graph.kernels)
+    text = str(module.mlir_module)
+    assert "tmb_divide" in text and "mo.div" not in text

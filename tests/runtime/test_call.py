@@ -1,0 +1,255 @@
+"""The call itself: what goes in, what comes out, who owns the memory."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.testing.table import Compiled, Table
+from torch_max_backend import compile_stats
+
+pytestmark = pytest.mark.xdist_group("runtime-calls")
+TABLE = Table()
+Functions = dict[str, Compiled]
+
+
+@TABLE.add(torch.ones(3, 4))
+def add_one(x):
+    return x + 1
+
+
+@TABLE.add(torch.ones(4, 3).t())
+def of_transposed(x):
+    return x * 2
+
+
+@TABLE.add(lambda: torch.ones(4, 6)[:, ::2])
+def of_strided(x):
+    return x * 3
+
+
+@TABLE.add(torch.zeros(0, 3))
+def of_empty(x):
+    return x + 1, x.sum()
+
+
+@TABLE.add(torch.tensor(2.0))
+def of_scalar(x):
+    return x * x
+
+
+@TABLE.add(torch.ones(2, 3))
+def many_outputs(x):
+    return x + 1, None, (x * 2, {"size": x.shape[0]}), 7
+
+
+@TABLE.add(torch.ones(2, 3))
+def returns_input_and_views(x):
+    return x, x.view(6), x + 0, x.t(), (x * 1).view(3, 2)
+
+
+@TABLE.add(torch.ones(2, 3), torch.ones(2, 3))
+def two_arguments(x, y):
+    return x + 2 * y
+
+
+@TABLE.add(torch.ones(2, 3))
+def permuted_result(x):
+    return (x + 1).t() * 2
+
+
+@TABLE.add(torch.ones(3))
+def in_place(x):
+    x.add_(1)
+    return x * 2
+
+
+@TABLE.add(torch.zeros(4, dtype=torch.int64), dynamic=True)
+def dynamic(x):
+    return x + x.shape[0], x.shape[0] * 2
+
+
+@TABLE.add(torch.ones(2), torch.ones(2))
+def unused_argument(x, y):
+    return x + 1
+
+
+@TABLE.add(torch.ones(2), torch.tensor([True, False]))
+def masked(x, mask):
+    return torch.where(mask, x, torch.tensor([5.0, 6.0]))
+
+
+class Layer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+        self.strided = torch.nn.Parameter(torch.ones(6)[::2])
+        self.register_buffer("offset", torch.zeros(3))
+
+    def forward(self, x):
+        return x * self.weight + self.offset + self.strided
+
+
+LAYER = Layer()
+
+
+@TABLE.add(torch.ones(2, 3))
+@torch.no_grad()
+def with_parameters(x):
+    return LAYER(x)
+
+
+def check(function: Compiled, *args: object) -> None:
+    torch.testing.assert_close(function(*args), function.eager(*args))
+
+
+def test_contiguous(functions: Functions) -> None:
+    check(functions["add_one"], torch.randn(3, 4))
+
+
+def test_dense_but_permuted_argument(functions: Functions) -> None:
+    check(functions["of_transposed"], torch.randn(4, 3).t())
+
+
+def test_argument_with_gaps(functions: Functions) -> None:
+    check(functions["of_strided"], torch.randn(4, 6)[:, ::2])
+
+
+def test_empty_argument(functions: Functions) -> None:
+    check(functions["of_empty"], torch.zeros(0, 3))
+
+
+def test_zero_dim_argument(functions: Functions) -> None:
+    check(functions["of_scalar"], torch.tensor(3.0))
+
+
+def test_outputs_keep_their_structure(functions: Functions) -> None:
+    result = functions["many_outputs"](torch.ones(2, 3))
+    assert result[1] is None and result[2][1] == {"size": 2} and result[3] == 7
+    torch.testing.assert_close(result[2][0], torch.full((2, 3), 2.0))
+
+
+def test_an_output_that_is_an_input_is_that_input(functions: Functions) -> None:
+    x = torch.randn(2, 3)
+    same, view, copy, transposed, fresh = functions["returns_input_and_views"](x)
+    assert same is x
+    assert view.data_ptr() == x.data_ptr() and transposed.data_ptr() == x.data_ptr()
+    assert copy.data_ptr() != x.data_ptr() and fresh.data_ptr() != x.data_ptr()
+    copy.zero_()
+    fresh.zero_()
+    assert x.abs().sum() > 0, "writing to a result changed the argument"
+    check(functions["returns_input_and_views"], x)
+
+
+def test_the_same_tensor_twice(functions: Functions) -> None:
+    x = torch.randn(2, 3)
+    check(functions["two_arguments"], x, x)
+    check(functions["two_arguments"], x, torch.randn(2, 3))
+
+
+def test_result_has_pytorchs_strides(functions: Functions) -> None:
+    x = torch.randn(2, 3)
+    check(functions["permuted_result"], x)
+    assert functions["permuted_result"](x).stride() == permuted_result(x).stride()
+
+
+def test_mutated_argument_reaches_the_caller(functions: Functions) -> None:
+    x, y = torch.zeros(3), torch.zeros(3)
+    result = functions["in_place"](x)
+    expected = in_place(y)
+    torch.testing.assert_close(x, y)
+    torch.testing.assert_close(result, expected)
+
+
+def test_one_compile_for_all_sizes(functions: Functions) -> None:
+    before = compile_stats()
+    for size in (2, 5, 9):
+        check(functions["dynamic"], torch.arange(size))
+    after = compile_stats()
+    assert after["modules"] == before["modules"] and after["graphs"] == before["graphs"]
+
+
+def test_unused_argument(functions: Functions) -> None:
+    check(functions["unused_argument"], torch.randn(2), torch.randn(2))
+
+
+def test_constant_in_the_function(functions: Functions) -> None:
+    check(functions["masked"], torch.randn(2), torch.tensor([False, True]))
+
+
+def test_results_outlive_everything(functions: Functions) -> None:
+    x = torch.randn(3, 4)
+    expected = x + 1
+    result = functions["add_one"](x)
+    del x
+    gc.collect()
+    for _ in range(20):
+        functions["add_one"](torch.randn(3, 4))
+    torch.testing.assert_close(result, expected)
+    result.add_(1)  # it owns its memory, so it may be written to
+    torch.testing.assert_close(result, expected + 1)
+
+
+def test_parameters_are_followed(functions: Functions) -> None:
+    x = torch.randn(2, 3)
+    function = functions["with_parameters"]
+    check(function, x)
+    with torch.no_grad():
+        LAYER.weight.mul_(3)
+        LAYER.strided.mul_(5)
+        LAYER.offset.add_(7)
+    check(function, x)
+    LAYER.weight.data = torch.full((3,), 11.0)
+    check(function, x)
+    LAYER.load_state_dict({name: value + 1 for name, value in LAYER.state_dict().items()})
+    check(function, x)
+
+
+def test_an_argument_that_requires_grad_in_inference(functions: Functions) -> None:
+    with torch.no_grad():
+        check(functions["add_one"], torch.ones(3, 4, requires_grad=True))
+
+
+def test_many_threads(functions: Functions) -> None:
+    function, wrong = functions["add_one"], []
+
+    def work(seed: int) -> None:
+        x = torch.full((3, 4), float(seed))
+        for _ in range(200):
+            if not torch.equal(function(x), x + 1):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_no_thread_keeps_waking_up(functions: Functions) -> None:
+    functions["add_one"](torch.ones(3, 4))
+    before = _wake_ups()
+    time.sleep(0.5)
+    after = _wake_ups()
+    often = {tid: count for tid in before if (count := after.get(tid, 0) - before[tid]) > 500}
+    assert not often, "MAX's own thread wakes up 2500 times in this time if nobody slows it down"
+
+
+def _wake_ups() -> dict[str, int]:
+    """How often each thread of this process has slept."""
+    counts = {}
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it ended meanwhile
+            status = (thread / "status").read_text()
+            line = next(x for x in status.splitlines() if x.startswith("voluntary_ctxt"))
+            counts[thread.name] = int(line.split()[1])
+    return counts

@@ -1,0 +1,161 @@
+"""Packed weights: right layout, never stale, one copy for all who pack alike."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+from torch import nn
+
+from tests.testing.table import Compiled, Table
+from torch_max_backend.program.passes import pack_weights as weights
+
+pytestmark = pytest.mark.xdist_group("runtime-weights")
+TABLE = Table()
+Functions = dict[str, Compiled]
+
+LINEAR = nn.Linear(300, 70)
+DEEP = nn.Parameter(torch.randn(3000, 100) / 50)
+EMBEDDING = nn.Embedding(50, 24)
+SHARED = nn.Linear(33, 5, bias=False)
+NARROW = nn.Linear(5, 3)
+HALF = nn.Linear(300, 70).bfloat16()
+
+
+@TABLE.add(torch.randn(5, 300))
+@torch.no_grad()
+def linear(x):
+    return LINEAR(x)
+
+
+@TABLE.add(torch.randn(40, 3000))
+@torch.no_grad()
+def deep(x):
+    return x @ DEEP
+
+
+@TABLE.add(torch.tensor([1, 2, 3]))
+@torch.no_grad()
+def tied(tokens):
+    return EMBEDDING(tokens) @ EMBEDDING.weight.t()
+
+
+@TABLE.add(torch.randn(4, 33))
+@torch.no_grad()
+def shared_one(x):
+    return SHARED(x).relu()
+
+
+@TABLE.add(torch.randn(4, 33))
+@torch.no_grad()
+def shared_two(x):
+    return SHARED(x) * 2
+
+
+@TABLE.add(torch.randn(6, 300), dynamic=True)
+@torch.no_grad()
+def any_rows(x):
+    return LINEAR(x) + 1
+
+
+@TABLE.add(torch.randn(1, 300), torch.randn(1, 5), torch.randn(1, 300).bfloat16())
+@torch.no_grad()
+def one_row(x, y, z):
+    return LINEAR(x), NARROW(y), HALF(z)
+
+
+@TABLE.add(torch.randn(5, 300), options={"pack_weights": False})
+@torch.no_grad()
+def unpacked(x):
+    return LINEAR(x) - 1
+
+
+def check(function: Compiled, *args: torch.Tensor) -> None:
+    torch.testing.assert_close(function(*args), function.eager(*args), atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("columns", [16, 32])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("k", "n"), [(1, 1), (7, 32), (300, 70), (5000, 3)])
+def test_packing_loses_nothing(k: int, n: int, transposed: bool, columns: int) -> None:
+    weight = torch.randn(n, k) if transposed else torch.randn(k, n)
+    panels = weights.Layout(k, n, transposed, columns).pack(weight)
+    assert panels.shape == (-(-n // columns), k, columns)
+    matrix = panels.transpose(0, 1).reshape(k, -1)
+    assert matrix[:, :n].equal(weight.t() if transposed else weight)
+    assert not matrix[:, n:].any()
+
+
+@pytest.mark.parametrize("name", ["linear", "any_rows", "unpacked"])
+def test_linear(name: str, functions: Functions) -> None:
+    check(functions[name], torch.randn(5, 300))
+
+
+def test_more_rows_without_a_compile(functions: Functions) -> None:
+    for rows in (2, 33, 64):
+        check(functions["any_rows"], torch.randn(rows, 300))
+
+
+def test_one_row_streams_the_weight_as_it_is(functions: Functions) -> None:
+    packed = len(weights._PACKED)
+    for _ in range(2):
+        args = (torch.randn(1, 300), torch.randn(1, 5), torch.randn(1, 300).bfloat16())
+        x, y, z = functions["one_row"](*args)
+        expected = functions["one_row"].eager(*args)
+        torch.testing.assert_close((x, y), expected[:2], atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(z, expected[2], atol=2e-2, rtol=2e-2)
+        with torch.no_grad():
+            LINEAR.weight.mul_(0.5)
+    assert len(weights._PACKED) == packed
+
+
+def test_many_blocks(functions: Functions) -> None:
+    check(functions["deep"], torch.randn(40, 3000))
+
+
+def test_weight_used_packed_and_plain(functions: Functions) -> None:
+    check(functions["tied"], torch.tensor([4, 0, 49]))
+    with torch.no_grad():
+        EMBEDDING.weight.mul_(-1.5)
+    check(functions["tied"], torch.tensor([4, 0, 49]))
+
+
+@pytest.mark.parametrize("how", ["in_place", "data", "state_dict", "optimizer"])
+def test_a_changed_parameter_is_packed_again(how: str, functions: Functions) -> None:
+    x = torch.randn(5, 300)
+    check(functions["linear"], x)
+    if how == "in_place":
+        with torch.no_grad():
+            LINEAR.weight.mul_(2)
+    elif how == "data":
+        LINEAR.weight.data = torch.randn_like(LINEAR.weight)
+    elif how == "state_dict":
+        LINEAR.load_state_dict({key: value + 1 for key, value in LINEAR.state_dict().items()})
+    else:
+        optimizer = torch.optim.SGD(LINEAR.parameters(), lr=0.1)
+        LINEAR(x).sum().backward()
+        optimizer.step()
+    check(functions["linear"], x)
+    check(functions["any_rows"], torch.randn(7, 300))
+
+
+def test_two_functions_share_one_copy(functions: Functions) -> None:
+    x = torch.randn(4, 33)
+    check(functions["shared_one"], x)
+    check(functions["shared_two"], x)
+    gc.collect()
+    address = SHARED.weight.data_ptr()
+    assert len([key for key in weights._PACKED if key[0] == address]) == 1
+
+
+def test_an_old_copy_is_freed(functions: Functions) -> None:
+    x = torch.randn(40, 3000)
+    check(functions["deep"], x)
+    before = len(weights._PACKED)
+    for _ in range(3):
+        with torch.no_grad():
+            DEEP.add_(0.01)
+        check(functions["deep"], x)
+    gc.collect()
+    assert len(weights._PACKED) == before

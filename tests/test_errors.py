@@ -1,0 +1,119 @@
+"""Bad input: each kind gives its own error with op, arguments and line, and the process goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from torch_max_backend import (
+    MAPPING_TORCH_ATEN_TO_MAX,
+    LoweringError,
+    MappingError,
+    OptionError,
+    UnsupportedOpError,
+    max_backend,
+)
+from torch_max_backend.lowering.registry import map_to
+
+pytestmark = pytest.mark.xdist_group("runtime-errors")
+aten = torch.ops.aten
+
+
+@pytest.fixture(autouse=True)
+def mapping_is_restored() -> Iterator[None]:
+    before = dict(MAPPING_TORCH_ATEN_TO_MAX._entries)
+    yield
+    MAPPING_TORCH_ATEN_TO_MAX._entries = before
+
+
+def failure(function, *args, **how) -> BaseException:
+    """The backend's own error, as Dynamo hands it on."""
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
+        torch.compile(function, backend=max_backend, **how)(*args)
+    return caught.value.inner_exception
+
+
+def test_unsupported_op_names_itself_its_arguments_and_the_line() -> None:
+    def function(x):
+        return torch.ops.aten.linalg_matrix_exp(x + 1)
+
+    error = failure(function, torch.ones(4, 4), options={"fallback": "error"})
+    assert isinstance(error, UnsupportedOpError)
+    text = str(error)
+    assert "aten.linalg_matrix_exp.default" in text
+    assert "self: float32[4, 4] cpu" in text
+    assert "test_errors.py" in text and "torch.ops.aten.linalg_matrix_exp(x + 1)" in text
+    assert "MAPPING_TORCH_ATEN_TO_MAX[torch.ops.aten.linalg_matrix_exp]" in text
+
+
+def test_unknown_option_lists_the_known_ones() -> None:
+    error = failure(lambda x: x + 1, torch.ones(2), options={"tired": True})
+    assert isinstance(error, OptionError)
+    assert "'tired'" in str(error) and "kernels" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("lowering", "message"),
+    [
+        (lambda self: 1 / 0, "ZeroDivisionError: division by zero"),
+        (lambda self: self[0], "shape"),
+        (lambda self: self.cast(__import__("max").dtype.DType.int32), "torch.int32"),
+        (lambda self: "text", "it returned str, not a tensor"),
+        (lambda self: None, "not a tensor"),
+    ],
+    ids=["raises", "shape", "dtype", "type", "none"],
+)
+def test_wrong_lowering(lowering, message: str) -> None:
+    MAPPING_TORCH_ATEN_TO_MAX[aten.tan] = lowering
+
+    def function(x):
+        return torch.tan(x)
+
+    error = failure(function, torch.ones(3, 4))
+    assert isinstance(error, LoweringError)
+    text = str(error)
+    assert message in text
+    assert "aten.tan.default" in text and "self: float32[3, 4] cpu" in text
+    assert "return torch.tan(x)" in text
+    assert error.__cause__ is not None
+
+
+def test_mapping_that_is_not_callable() -> None:
+    with pytest.raises(MappingError) as caught:
+        MAPPING_TORCH_ATEN_TO_MAX[aten.tan] = 3
+    text = str(caught.value)
+    assert "aten.tan" in text and "= 3" in text and "test_errors.py" in text
+    assert "tan(Tensor self) -> Tensor" in text
+
+
+def test_mapping_of_something_that_is_no_op() -> None:
+    with pytest.raises(MappingError, match="must be an ATen op"):
+        MAPPING_TORCH_ATEN_TO_MAX["aten.tan"] = lambda self: self
+
+
+def test_second_registration_must_say_override() -> None:
+    with pytest.raises(ValueError, match="override=True"):
+        map_to(aten.add)(lambda self, other: self)
+
+
+def test_the_next_compile_works() -> None:
+    def broken(x):
+        return torch.ops.aten.linalg_matrix_exp(x)
+
+    failure(broken, torch.ones(2, 2), options={"fallback": "error"})
+    torch._dynamo.reset()
+    result = torch.compile(lambda x: x + 1, backend=max_backend)(torch.ones(8))
+    torch.testing.assert_close(result, torch.full((8,), 2.0))
+
+
+def test_the_exact_overload_wins() -> None:
+    MAPPING_TORCH_ATEN_TO_MAX[aten.tan] = lambda self: self
+    MAPPING_TORCH_ATEN_TO_MAX[aten.tan.default] = lambda self: self + 1
+    entry = MAPPING_TORCH_ATEN_TO_MAX.lookup(aten.tan.default)
+    assert entry is not None and entry.lowering(1) == 2
+    del MAPPING_TORCH_ATEN_TO_MAX[aten.tan.default]
+    entry = MAPPING_TORCH_ATEN_TO_MAX.lookup(aten.tan.default)
+    assert entry is not None and entry.lowering(1) == 1

@@ -1,0 +1,48 @@
+"""Functions that a test module compiles: all of them together, as one MAX Module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from torch_max_backend import compile_together, max_backend
+
+
+@dataclass
+class Compiled:
+    """A function beside its compiled self."""
+
+    eager: Callable[..., Any]
+    compiled: Callable[..., Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.compiled(*args, **kwargs)
+
+
+class Table:
+    """Functions by name, each with the arguments of its first call."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {}
+
+    def add(self, *warm: Any, **how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorate a function: `warm` are its first arguments, `how` goes to torch.compile."""
+
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            self.rows[function.__name__] = (function, warm, how)
+            return function
+
+        return register
+
+    def compile(self) -> dict[str, Compiled]:
+        functions = {}
+        torch._dynamo.reset()
+        with compile_together():
+            for name, (function, warm, how) in self.rows.items():
+                compiled = torch.compile(function, backend=max_backend, **how)
+                compiled(*[item() if callable(item) else item for item in warm])
+                functions[name] = Compiled(function, compiled)
+        return functions

@@ -1,0 +1,1 @@
+"""Every private API of PyTorch and MAX that the backend uses, one module each."""

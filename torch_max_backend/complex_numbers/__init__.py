@@ -1,5 +1,0 @@
-"""Complex numbers, which MAX does not have: each complex tensor becomes two real ones."""
-
-from torch_max_backend.complex_numbers.rewrite import without_complex_numbers
-
-__all__ = ["without_complex_numbers"]

@@ -1,0 +1,1 @@
+"""From lowered graphs to compiled models: the queue, MAX's compiler, the artifact store."""

@@ -1,0 +1,60 @@
+"""How long earlier compiles took on this machine, and what that says about the next one.
+
+    <cache dir>/compiles     one line per compile: graphs, nodes, seconds; the newest last
+
+A compile costs a fixed part, whatever is in it, and a part that grows with the nodes; both are
+fitted to the lines. A line that does not parse is skipped: this only feeds a guess.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy
+
+from torch_max_backend import flags
+from torch_max_backend.engine.artifacts import write_whole
+
+_KEPT = 100
+
+
+def _path() -> Path:
+    return flags.cache_dir() / "compiles"
+
+
+def _read() -> list[tuple[int, int, float]]:
+    try:
+        lines = _path().read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+    records = []
+    for line in lines:
+        fields = line.split()
+        try:
+            graphs, nodes, seconds = int(fields[0]), int(fields[1]), float(fields[2])
+        except (ValueError, IndexError):
+            continue
+        records.append((graphs, nodes, seconds))
+    return records
+
+
+def record(graphs: int, nodes: int, seconds: float) -> None:
+    """Remember a compile; the oldest lines go."""
+    path = _path()
+    lines = [f"{g} {n} {s:.1f}" for g, n, s in [*_read(), (graphs, nodes, seconds)][-_KEPT:]]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, "\n".join(lines) + "\n")
+
+
+def expected_seconds(nodes: int) -> float | None:
+    """What a compile of so many nodes took so far; None if there is nothing to go by."""
+    records = _read()
+    if not records:
+        return None
+    sizes = numpy.array([float(n) for _, n, _ in records])
+    seconds = numpy.array([s for _, _, s in records])
+    if numpy.ptp(sizes) == 0:
+        return float(numpy.median(seconds))
+    slope, fixed = numpy.polyfit(sizes, seconds, 1)
+    # Far from what was seen, a line through few points can promise less than nothing.
+    return float(min(max(fixed + slope * nodes, seconds.min()), 2 * seconds.max()))

@@ -1,0 +1,47 @@
+"""What, beside the graph itself, decides the compiled code: versions, kernels, the machine."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from torch._ops import OpOverload
+
+from torch_max_backend.lowering.registry import Entry
+
+_PACKAGE = Path(__file__).parent.parent
+
+
+@functools.cache
+def sources() -> str:
+    """A hash of this package's own files: a changed lowering is another compiled graph."""
+    digest = hashlib.sha256()
+    for path in sorted(_PACKAGE.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@functools.cache
+def machine() -> str:
+    """The CPU's instruction set, which compiled artifacts do not record themselves."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    lines = {line for line in text.splitlines() if line.startswith(("flags", "Features"))}
+    return f"{platform.machine()} {hashlib.sha256(str(sorted(lines)).encode()).hexdigest()[:16]}"
+
+
+def context(lowerings: Mapping[OpOverload, Entry], kernels: Sequence[Path]) -> str:
+    """The part of a graph's key that its own text does not tell.
+
+    A user's lowering has no version: the function object stands for itself, in this process only.
+    """
+    own = [f"max {version('max')}", f"torch {version('torch')}", sources(), machine()]
+    own += [path.name for path in kernels]
+    own += [f"{op} by {id(e.lowering)}" for op, e in lowerings.items() if not e.builtin]
+    return "\n".join(own)

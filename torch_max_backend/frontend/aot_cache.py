@@ -1,0 +1,203 @@
+"""PyTorch's own AOTAutograd cache, so that a second process does not even trace the graph.
+
+AOTAutograd keeps what it made of a Dynamo graph (pickled, in PyTorch's cache folder) if the
+compiler returns `OutputCode`. `CacheableGraph` is that: it is stored as its `Program`, and comes
+back as a graph whose compiled model is in the artifact store. If it is not there any more, the
+entry is passed over and AOTAutograd traces again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import fx
+from torch._functorch import config as functorch_config
+from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
+from torch._functorch._aot_autograd.schemas import (
+    OutputType,
+    PlainTensorMeta,
+    SerializableAOTDispatchCompiler,
+)
+from torch._guards import TracingContext
+from torch._inductor import codecache
+from torch._inductor.output_code import OutputCode
+
+from torch_max_backend.engine import artifacts, fingerprint
+from torch_max_backend.engine.graph import CompiledGraph, PartitionedGraph
+from torch_max_backend.engine.queue import ENGINE
+from torch_max_backend.lowering.registry import MAPPING_TORCH_ATEN_TO_MAX
+from torch_max_backend.program import Kind, Program
+
+Parts = tuple[Program, tuple[Path, ...], str, Kind, bool]
+GraphCompiler = Callable[[fx.GraphModule, Sequence[Any]], CompiledGraph | PartitionedGraph]
+
+
+class CacheableGraph(OutputCode):
+    """A compiled graph in the form that AOTAutograd's cache takes."""
+
+    def __init__(self, graph: CompiledGraph, plain: bool) -> None:
+        # AOTAutograd: takes one list and may empty it. Of the instance, because Dynamo's wrapper of
+        # a backward copies just those attributes.
+        self._boxed_call = True
+        self.graph: CompiledGraph | None = graph
+        self.parts: Parts = (graph.program, graph.kernels, graph.what, graph.kind, plain)
+
+    def __call__(self, args: list[Any]) -> list[Any]:  # type: ignore[override]
+        return self.graph.run(args)  # type: ignore[union-attr]
+
+    def __getstate__(self) -> Parts:
+        return self.parts
+
+    def __setstate__(self, parts: Parts) -> None:
+        self._boxed_call = True
+        self.graph = None
+        self.parts = parts
+
+    def prepare_for_serialization(self) -> None:
+        """Nothing to drop: only the parts are pickled."""
+
+    def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
+        """Called for an entry that was found: get the model, or pass the entry over."""
+        program, kernels, what, kind, _ = self.parts
+        graph = CompiledGraph(program, _never, kernels, what, kind)
+        if not ENGINE.adopt(graph):
+            raise BypassAOTAutogradCache("its compiled graphs are no longer in the artifact store")
+        self.graph = graph
+        _MADE.get().append(self)
+
+    def set_triton_bundle(self, triton_bundle: Any) -> None:
+        """There is no Triton here."""
+
+
+_MADE: ContextVar[list[OutputCode]] = ContextVar("graphs of the function that is being compiled")
+
+
+def _never(args: list[Any]) -> list[Any]:
+    raise AssertionError("a graph from the cache is compiled before its first call")
+
+
+class PassingGraph(OutputCode):
+    """A graph in parts: AOTAutograd's cache is told that it cannot be kept."""
+
+    def __init__(self, graph: PartitionedGraph) -> None:
+        self._boxed_call = True
+        self.graph = graph
+
+    def __call__(self, args: list[Any]) -> list[Any]:  # type: ignore[override]
+        return self.graph.run(args)
+
+    def prepare_for_serialization(self) -> None:
+        """AOTAutograd catches this, and keeps nothing."""
+        raise BypassAOTAutogradCache("a part of it runs on PyTorch")
+
+
+def cacheable(compiler: GraphCompiler) -> Any:
+    """`compiler` as AOTAutograd wants it."""
+
+    def compile_graph(gm: fx.GraphModule, inputs: Sequence[Any]) -> OutputCode:
+        graph = compiler(gm, inputs)
+        made = (
+            PassingGraph(graph)
+            if isinstance(graph, PartitionedGraph)
+            else CacheableGraph(graph, _is_plain(graph.kind))
+        )
+        _MADE.get().append(made)
+        return made
+
+    if usable():
+        return SerializableAOTDispatchCompiler(OutputCode, compile_graph)
+    return compile_graph
+
+
+def usable() -> bool:
+    """Whether graphs may be kept: a lowering of the user's own is known in this process only."""
+    store = artifacts.default_store()
+    return bool(store.limit) and MAPPING_TORCH_ATEN_TO_MAX.is_builtin()
+
+
+def _is_plain(kind: Kind) -> bool:
+    """Whether AOTAutograd's own wrapper has nothing to do at a call.
+
+    Its work is to apply mutations, to make outputs views of inputs again, to unpack tensor
+    subclasses, to carry gradients. An inference graph usually needs none of it.
+    """
+    context = TracingContext.try_get()
+    meta = None if context is None else context.fw_metadata
+    if kind is not Kind.INFERENCE or meta is None:
+        return False
+    subclasses = (*meta.subclass_inp_meta, *meta.subclass_fw_graph_out_meta)
+    return (
+        meta.num_mutated_inp_runtime_indices == 0
+        and meta.num_intermediate_bases == 0
+        and not meta.tokens
+        and not meta.is_rng_op_functionalized
+        and not meta.dynamic_outputs
+        and meta.grad_enabled_mutation is None
+        and all(info.output_type is OutputType.non_alias for info in meta.output_info)
+        and all(isinstance(item, PlainTensorMeta) for item in subclasses)
+    )
+
+
+def direct_call(
+    function: Callable[..., Any], made: Sequence[OutputCode], inputs: Sequence[Any]
+) -> Callable[..., Any]:
+    """`function`, or the compiled graph itself where AOTAutograd's wrapper has nothing to do."""
+    # AOTAutograd hides its function from Dynamo, and Dynamo hides it again: once is enough.
+    wrapped = getattr(function, "_torchdynamo_orig_callable", function)
+    if len(made) != 1 or not isinstance(made[0], CacheableGraph):
+        return wrapped
+    program, *_, plain = made[0].parts
+    arguments = len(program.inputs) - len(program.captured)
+    graph = made[0].graph
+    if not plain or graph is None or arguments != len(inputs):
+        return wrapped
+
+    def call(*args: Any) -> Any:
+        return graph.run(list(args))
+
+    return call
+
+
+@contextlib.contextmanager
+def _without_inductors_backends() -> Iterator[None]:
+    """AOTAutograd's key names inductor's code generators: a second of imports that we never use."""
+    register, passes = codecache.init_backend_registration, codecache.custom_backend_passes
+    codecache.init_backend_registration = _no_backends
+    codecache.custom_backend_passes = {}
+    try:
+        yield
+    finally:
+        codecache.init_backend_registration = register
+        codecache.custom_backend_passes = passes
+
+
+@functools.cache
+def _no_backends() -> None:
+    """In place of inductor's registration."""
+
+
+@contextlib.contextmanager
+def keyed(kernels: Sequence[Path], options: object) -> Iterator[list[OutputCode]]:
+    """Inside, AOTAutograd's keys hold everything of ours that decides its graphs.
+
+    Yields a list that receives the graphs as they are made or found.
+    """
+    own = f"{fingerprint.context({}, kernels)} {options}"
+    tag = f"{torch.compiler.config.cache_key_tag} max_backend {own}"
+    with (
+        torch.compiler.config.patch(cache_key_tag=tag),  # type: ignore[attr-defined]
+        # "Bundled": the entry holds the graphs themselves, not keys of inductor's cache.
+        functorch_config.patch(bundled_autograd_cache=True),
+        _without_inductors_backends(),
+    ):
+        token = _MADE.set([])
+        try:
+            yield _MADE.get()
+        finally:
+            _MADE.reset(token)

@@ -1,0 +1,1 @@
+"""From ATen calls to MAX graphs: the op table, decompositions, lowerings, kernels."""

@@ -1,0 +1,308 @@
+"""Scaled dot product attention, forward and backward. Sorted by ATen name.
+
+Inference runs a kernel of ours. Where the logsumexp is asked for (training), attention is a
+composition, because that kernel does not tell it.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from max.graph import Shape, ops
+
+from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
+from torch_max_backend.lowering.aten_functions.activation import aten_gelu, aten_relu
+from torch_max_backend.lowering.aten_functions.matmul import aten_linear, product
+from torch_max_backend.lowering.aten_functions.normalization import layer_norm
+from torch_max_backend.lowering.aten_functions.reduction import extremum, total
+from torch_max_backend.lowering.registry import map_to
+from torch_max_backend.lowering.types import CallInfo, MaxTensor, Size
+
+aten = torch.ops.aten
+
+
+def _factor(query: MaxTensor, scale: float | None) -> MaxTensor:
+    """The factor of the scores, in the dtype of `query`."""
+    dtype = promotion.dtype_of(query)
+    if scale is not None:
+        return constants.scalar(scale, dtype, query.device)
+    width = shapes.size(query.shape[-1])
+    if isinstance(width, int):
+        return constants.scalar(1 / math.sqrt(width) if width else 1.0, dtype, query.device)
+    return ops.rsqrt(constants.scalar(width, dtype, query.device))
+
+
+def _causal_mask(query: MaxTensor, key: MaxTensor) -> MaxTensor:
+    """[queries, keys] of 0 and -inf: a query sees the keys up to its own place."""
+    element = ops.slice_tensor(query, [slice(0, 1)] * len(query.shape)).reshape([1])
+    outputs = [(promotion.dtype_of(query), [query.shape[-2], key.shape[-2]])]
+    return mojo_kernels.call("tmb_causal_mask", [element], outputs)[0]
+
+
+def _additive(mask: MaxTensor, dtype: torch.dtype) -> MaxTensor:
+    """A mask to be added to the scores; in a bool mask, False hides."""
+    if promotion.dtype_of(mask) is not torch.bool:
+        return promotion.cast(mask, dtype)
+    seen, hidden = (constants.scalar(x, dtype, mask.device) for x in (0.0, -math.inf))
+    return ops.where(mask, seen, hidden)
+
+
+def _mask(
+    query: MaxTensor, key: MaxTensor, attn_mask: MaxTensor | None, is_causal: bool
+) -> MaxTensor | None:
+    if is_causal:
+        return _causal_mask(query, key)
+    if attn_mask is None:
+        return None
+    return _additive(attn_mask, promotion.dtype_of(query))
+
+
+def _flash(
+    query: MaxTensor,
+    key: MaxTensor,
+    value: MaxTensor,
+    mask: MaxTensor | None,
+    is_causal: bool,
+    scale: float | None,
+) -> MaxTensor:
+    """Our kernel: [batch, length, heads, width], key and value may have fewer heads."""
+    inputs = [ops.permute(x, [0, 2, 1, 3]) for x in (query, key, value)]
+    inputs.append(_factor(query, scale).reshape([1]))
+    batch, length, heads, _ = inputs[0].shape
+    outputs = [(promotion.dtype_of(query), [batch, length, heads, value.shape[-1]])]
+    if mask is None:
+        result = mojo_kernels.call("tmb_attention", inputs, outputs, {"causal": is_causal})[0]
+    else:
+        # The kernel repeats the other dims itself.
+        sizes: list[Size] = [1] * (4 - len(mask.shape))
+        sizes += [*shapes.sizes(mask)[:-1], shapes.size(key.shape[2])]
+        inputs.append(shapes.broadcast_to(mask, sizes))
+        result = mojo_kernels.call("tmb_attention_masked", inputs, outputs)[0]
+    return ops.permute(result, [0, 2, 1, 3])
+
+
+def _nothing_visible(mask: MaxTensor) -> MaxTensor:
+    """Which queries a mask leaves without any key, as [..., queries, 1]."""
+    last = len(mask.shape) - 1
+    hidden = constants.scalar(-math.inf, promotion.dtype_of(mask), mask.device)
+    return ops.equal(extremum(mask, [last], keepdim=True, largest=True), hidden)
+
+
+def _repeat_heads(tensor: MaxTensor, query: MaxTensor) -> MaxTensor:
+    """`tensor` with each of its heads repeated until there are as many as in `query`."""
+    heads, wanted = shapes.size(tensor.shape[-3]), shapes.size(query.shape[-3])
+    if shapes.same(heads, wanted):
+        return tensor
+    groups = shapes.static_size(wanted, "grouped attention's heads") // shapes.static_size(
+        heads, "grouped attention's key heads"
+    )
+    *leading, _, length, width = shapes.sizes(tensor)
+    grouped = tensor.reshape([*leading, heads, 1, length, width])
+    grouped = ops.broadcast_to(grouped, [*leading, heads, groups, length, width])
+    return grouped.reshape([*leading, wanted, length, width])
+
+
+def _turned(tensor: MaxTensor) -> MaxTensor:
+    rank = len(tensor.shape)
+    return ops.permute(tensor, [*range(rank - 2), rank - 1, rank - 2])
+
+
+def _scores(
+    query: MaxTensor, key: MaxTensor, mask: MaxTensor | None, scale: float | None
+) -> MaxTensor:
+    scores = product(query * _factor(query, scale), key, transposed=True)
+    return scores if mask is None else scores + mask
+
+
+def _weights(scores: MaxTensor, mask: MaxTensor | None) -> MaxTensor:
+    """Softmax over the keys; zeros for a query that sees none."""
+    last = len(scores.shape) - 1
+    lines = shapes.fold(scores, [last])
+    outputs = [(promotion.dtype_of(scores), lines.shape)]
+    weights = mojo_kernels.call("tmb_softmax", [lines], outputs, {"logarithm": False})[0]
+    return _without_blind(weights.reshape(scores.shape), mask)
+
+
+def _without_blind(result: MaxTensor, mask: MaxTensor | None) -> MaxTensor:
+    """`result` with zeros for the queries that see no key."""
+    if mask is None:
+        return result
+    zero = constants.scalar(0, promotion.dtype_of(result), result.device)
+    return ops.where(_nothing_visible(mask), zero, result)
+
+
+def _attention(
+    query: MaxTensor,
+    key: MaxTensor,
+    value: MaxTensor,
+    attn_mask: MaxTensor | None,
+    is_causal: bool,
+    scale: float | None,
+) -> MaxTensor:
+    dtype = promotion.dtype_of(query)
+    query, key, value = (promotion.opmath(x) for x in (query, key, value))
+    if len(query.shape) == len(key.shape) == 4:
+        mask = None if is_causal else _mask(query, key, attn_mask, False)
+        result = _flash(query, key, value, mask, is_causal, scale)
+    else:
+        mask = _mask(query, key, attn_mask, is_causal)
+        seen = None if is_causal else mask  # a causal mask leaves each query its first key
+        if len(query.shape) > 2:
+            key, value = _repeat_heads(key, query), _repeat_heads(value, query)
+        result = product(_weights(_scores(query, key, mask, scale), seen), value)
+    return promotion.cast(result, dtype)
+
+
+# _scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)
+@map_to(aten._scaled_dot_product_flash_attention_for_cpu, needs_call=True)
+def aten__scaled_dot_product_flash_attention_for_cpu(
+    query: MaxTensor,
+    key: MaxTensor,
+    value: MaxTensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: MaxTensor | None = None,
+    scale: float | None = None,
+    call: CallInfo,
+) -> tuple[MaxTensor, MaxTensor | None]:
+    if call.used_outputs == {0}:
+        return _attention(query, key, value, attn_mask, is_causal, scale), None
+    dtype = promotion.dtype_of(query)
+    query, key, value = (promotion.opmath(x) for x in (query, key, value))
+    key, value = _repeat_heads(key, query), _repeat_heads(value, query)
+    mask = _mask(query, key, attn_mask, is_causal)
+    scores = _scores(query, key, mask, scale)
+    last = len(scores.shape) - 1
+    weights = _weights(scores, None if is_causal else mask)
+    top = extremum(scores, [last], keepdim=True, largest=True)
+    sums = total(mojo_kernels.elementwise("tmb_exp", scores - top), [last], keepdim=True)
+    logsumexp = (top + ops.log(sums)).reshape(scores.shape[:-1])
+    meta = call.outputs[1]
+    assert meta is not None
+    return promotion.cast(product(weights, value), dtype), promotion.cast(logsumexp, meta.dtype)
+
+
+# _scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)
+@map_to(aten._scaled_dot_product_flash_attention_for_cpu_backward)
+def aten__scaled_dot_product_flash_attention_for_cpu_backward(
+    grad_out: MaxTensor,
+    query: MaxTensor,
+    key: MaxTensor,
+    value: MaxTensor,
+    out: MaxTensor,
+    logsumexp: MaxTensor,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: MaxTensor | None = None,
+    scale: float | None = None,
+) -> tuple[MaxTensor, MaxTensor, MaxTensor]:
+    dtype, narrow = promotion.dtype_of(query), key.shape
+    grad_out, query, key, value, out = (
+        promotion.opmath(x) for x in (grad_out, query, key, value, out)
+    )
+    key, value = _repeat_heads(key, query), _repeat_heads(value, query)
+    mask = _mask(query, key, attn_mask, is_causal)
+    scores = _scores(query, key, mask, scale)
+    last = len(scores.shape) - 1
+    # The scores' own softmax: the saved logsumexp would bring its rounding with it.
+    weights = _weights(scores, None if is_causal else mask)
+    grad_value = product(_turned(weights), grad_out)
+    grad_weights = product(grad_out, value, transposed=True)
+    shared = total(grad_out * out, [last], keepdim=True)
+    grad_scores = weights * (grad_weights - shared) * _factor(query, scale)
+    grad_query = product(grad_scores, key)
+    grad_key = product(_turned(grad_scores), query)
+    grads = (grad_query, _sum_heads(grad_key, narrow), _sum_heads(grad_value, narrow))
+    grad_query, grad_key, grad_value = (promotion.cast(grad, dtype) for grad in grads)
+    return grad_query, grad_key, grad_value
+
+
+def _sum_heads(grad: MaxTensor, narrow: Shape) -> MaxTensor:
+    """The gradient of `_repeat_heads`: sums over the repetitions."""
+    heads = shapes.size(narrow[-3])
+    if shapes.same(heads, grad.shape[-3]):
+        return grad
+    *leading, wanted, length, width = shapes.sizes(grad)
+    groups = shapes.static_size(wanted, "grouped attention's heads") // shapes.static_size(
+        heads, "grouped attention's key heads"
+    )
+    grouped = grad.reshape([*leading, heads, groups, length, width])
+    rank = len(grouped.shape)
+    return total(grouped, [rank - 3], keepdim=False)
+
+
+# _transformer_encoder_layer_fwd(Tensor src, int embed_dim, int num_heads, Tensor qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, bool use_gelu, bool norm_first, float eps, Tensor norm_weight_1, Tensor norm_bias_1, Tensor norm_weight_2, Tensor norm_bias_2, Tensor ffn_weight_1, Tensor ffn_bias_1, Tensor ffn_weight_2, Tensor ffn_bias_2, Tensor? mask=None, int? mask_type=None) -> Tensor
+@map_to(aten._transformer_encoder_layer_fwd)
+def aten__transformer_encoder_layer_fwd(
+    src: MaxTensor,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: MaxTensor,
+    qkv_bias: MaxTensor,
+    proj_weight: MaxTensor,
+    proj_bias: MaxTensor,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: MaxTensor,
+    norm_bias_1: MaxTensor,
+    norm_weight_2: MaxTensor,
+    norm_bias_2: MaxTensor,
+    ffn_weight_1: MaxTensor,
+    ffn_bias_1: MaxTensor,
+    ffn_weight_2: MaxTensor,
+    ffn_bias_2: MaxTensor,
+    mask: MaxTensor | None = None,
+    mask_type: int | None = None,
+) -> MaxTensor:
+    """What nn.TransformerEncoderLayer runs in eval mode; PyTorch has no decomposition for it."""
+
+    def norm(x: MaxTensor, weight: MaxTensor, bias: MaxTensor) -> MaxTensor:
+        return layer_norm(x, [embed_dim], weight, bias, eps)[0]
+
+    def attend(x: MaxTensor) -> MaxTensor:
+        batch, length, _ = shapes.sizes(x)
+        width = embed_dim // num_heads
+        packed = aten_linear(x, qkv_weight, qkv_bias).reshape([batch, length, 3, num_heads, width])
+        heads = ops.permute(packed, [2, 0, 3, 1, 4])
+        query, key, value = (heads[i] for i in range(3))
+        result = _attention(query, key, value, visible, False, None)
+        joined = ops.permute(result, [0, 2, 1, 3]).reshape([batch, length, embed_dim])
+        return aten_linear(joined, proj_weight, proj_bias)
+
+    def feed(x: MaxTensor) -> MaxTensor:
+        hidden = aten_linear(x, ffn_weight_1, ffn_bias_1)
+        hidden = aten_gelu(hidden) if use_gelu else aten_relu(hidden)
+        return aten_linear(hidden, ffn_weight_2, ffn_bias_2)
+
+    visible = None
+    if mask is not None:  # True hides, unlike in scaled_dot_product_attention
+        visible = ops.logical_not(promotion.cast(mask, torch.bool))
+        if mask_type == 1:  # which keys are padding
+            visible = visible.reshape([mask.shape[0], 1, 1, mask.shape[1]])
+    if norm_first:
+        src = src + attend(norm(src, norm_weight_1, norm_bias_1))
+        return src + feed(norm(src, norm_weight_2, norm_bias_2))
+    src = norm(src + attend(src), norm_weight_1, norm_bias_1)
+    return norm(src + feed(src), norm_weight_2, norm_bias_2)
+
+
+# scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor
+@map_to(aten.scaled_dot_product_attention)
+def aten_scaled_dot_product_attention(
+    query: MaxTensor,
+    key: MaxTensor,
+    value: MaxTensor,
+    attn_mask: MaxTensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> MaxTensor:
+    if dropout_p:
+        raise NotImplementedError("attention with dropout is random: PyTorch decomposes it")
+    return _attention(query, key, value, attn_mask, is_causal, scale)

@@ -1,0 +1,45 @@
+"""Histograms: how many elements fall into which bin."""
+
+from __future__ import annotations
+
+import torch
+from max.graph import ops
+
+from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
+from torch_max_backend.lowering.aten_functions.indexing import aten_scatter_add
+from torch_max_backend.lowering.aten_functions.reduction import aten_max, aten_min
+from torch_max_backend.lowering.registry import map_to
+from torch_max_backend.lowering.types import CallInfo, MaxTensor, Scalar
+
+aten = torch.ops.aten
+
+
+# histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor
+@map_to(aten.histc, needs_call=True)
+def aten_histc(
+    self: MaxTensor, bins: int = 100, min: Scalar = 0, max: Scalar = 0, *, call: CallInfo
+) -> MaxTensor:
+    dtype = promotion.dtype_of(self)
+
+    def number(value: Scalar) -> MaxTensor:
+        return constants.scalar(value, dtype, self.device)
+
+    count = shapes.numel(self.shape)
+    if count == 0:
+        return constants.full(call.output.shape, 0, dtype, call.device)
+    if min == max:  # the tensor's own range
+        low, high = aten_min(self), aten_max(self)
+        flat = promotion.cast(ops.equal(low, high), dtype)
+        low, high = ops.sub(low, flat), ops.add(high, flat)
+        span = ops.sub(high, low)
+    else:
+        low, high = number(min), number(max)
+        first, last = (torch.tensor(value, dtype=dtype) for value in (min, max))
+        span = number((last - first).item())
+    x = ops.reshape(self, [count])
+    # In PyTorch's order, so that what lies on an edge is rounded into the same bin.
+    place = mojo_kernels.divide(ops.mul(ops.sub(x, low), number(bins)), span)
+    inside = ops.logical_and(ops.greater_equal(x, low), ops.greater_equal(high, x))
+    place = ops.min(promotion.cast(ops.where(inside, place, number(0)), torch.int64), bins - 1)
+    zeros = constants.full([bins], 0, dtype, self.device)
+    return aten_scatter_add(zeros, 0, place, promotion.cast(inside, dtype))

@@ -1,0 +1,249 @@
+"""Normalizations: batch, group, layer. Sorted by ATen name.
+
+The gradients of layer and group norm are PyTorch's decompositions over reductions.
+"""
+
+from __future__ import annotations
+
+import torch
+from max.graph import ops
+
+from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
+from torch_max_backend.lowering.aten_functions.reduction import count, squared_deviations, total
+from torch_max_backend.lowering.mojo_kernels import divide
+from torch_max_backend.lowering.registry import map_to
+from torch_max_backend.lowering.types import CallInfo, MaxTensor, Size
+
+aten = torch.ops.aten
+
+
+def _inverse_deviation(variance: MaxTensor, eps: float) -> MaxTensor:
+    dtype = promotion.dtype_of(variance)
+    return ops.rsqrt(variance + constants.scalar(eps, dtype, variance.device))
+
+
+def _statistics(values: MaxTensor, dims: list[int], eps: float) -> tuple[MaxTensor, MaxTensor]:
+    """Mean and reciprocal standard deviation over `dims`, which stay as ones."""
+    squares, mean = squared_deviations(values, dims)
+    number = constants.scalar(count(values, dims), promotion.dtype_of(values), values.device)
+    return mean, _inverse_deviation(divide(squares, number), eps)
+
+
+def _per_channel(vector: MaxTensor, rank: int) -> MaxTensor:
+    return vector.reshape([1, vector.shape[0], *[1] * (rank - 2)])
+
+
+def _affine(values: MaxTensor, weight: MaxTensor | None, bias: MaxTensor | None) -> MaxTensor:
+    """`values` times weight plus bias, both per channel (dim 1)."""
+    rank, dtype = len(values.shape), promotion.dtype_of(values)
+    if weight is not None:
+        values = values * _per_channel(promotion.cast(weight, dtype), rank)
+    if bias is not None:
+        values = values + _per_channel(promotion.cast(bias, dtype), rank)
+    return values
+
+
+def _channel_dims(tensor: MaxTensor) -> list[int]:
+    """All dims but that of the channels."""
+    return [i for i in range(len(tensor.shape)) if i != 1]
+
+
+def _as_told(tensors: list[MaxTensor | None], call: CallInfo) -> list[MaxTensor | None]:
+    """The outputs in PyTorch's dtypes; None where it returns none."""
+    return [
+        None if tensor is None or meta is None else promotion.cast(tensor, meta.dtype)
+        for tensor, meta in zip(tensors, call.outputs, strict=True)
+    ]
+
+
+# _native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)
+@map_to(aten._native_batch_norm_legit.no_stats, needs_call=True)
+def aten__native_batch_norm_legit_no_stats(
+    input: MaxTensor,
+    weight: MaxTensor | None,
+    bias: MaxTensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    *,
+    call: CallInfo,
+) -> list[MaxTensor | None]:
+    values = promotion.opmath(input)
+    mean, rstd = _statistics(values, _channel_dims(input), eps)
+    output = _affine((values - mean) * rstd, weight, bias)
+    channels = [input.shape[1]]
+    return _as_told([output, mean.reshape(channels), rstd.reshape(channels)], call)
+
+
+# _native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)
+@map_to(aten._native_batch_norm_legit_functional, needs_call=True)
+def aten__native_batch_norm_legit_functional(
+    input: MaxTensor,
+    weight: MaxTensor | None,
+    bias: MaxTensor | None,
+    running_mean: MaxTensor,
+    running_var: MaxTensor,
+    training: bool,
+    momentum: float,
+    eps: float,
+    *,
+    call: CallInfo,
+) -> list[MaxTensor | None]:
+    # Not PyTorch's decomposition: with symbolic sizes it computes with symbolic floats.
+    if not training:
+        results = aten__native_batch_norm_legit_no_training(
+            input, weight, bias, running_mean, running_var, momentum, eps
+        )
+        return _as_told([*results, running_mean, running_var], call)
+    values, dims = promotion.opmath(input), _channel_dims(input)
+    dtype, channels = promotion.dtype_of(values), [input.shape[1]]
+    squares, mean = squared_deviations(values, dims)
+    number = constants.scalar(count(input, dims), dtype, input.device)
+    rstd = _inverse_deviation(divide(squares, number), eps)
+    output = _affine((values - mean) * rstd, weight, bias)
+    mean, rstd, squares = (x.reshape(channels) for x in (mean, rstd, squares))
+    # Not number - 1: MAX folds constants by compiling and running a program of its own.
+    freedom = constants.scalar(count(input, dims) - 1, dtype, input.device)
+    kept, share = (constants.scalar(x, dtype, input.device) for x in (1 - momentum, momentum))
+    new_mean = promotion.cast(running_mean, dtype) * kept + mean * share
+    new_var = promotion.cast(running_var, dtype) * kept + divide(squares, freedom) * share
+    return _as_told([output, mean, rstd, new_mean, new_var], call)
+
+
+# _native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)
+@map_to(aten._native_batch_norm_legit_no_training)
+def aten__native_batch_norm_legit_no_training(
+    input: MaxTensor,
+    weight: MaxTensor | None,
+    bias: MaxTensor | None,
+    running_mean: MaxTensor,
+    running_var: MaxTensor,
+    momentum: float,
+    eps: float,
+) -> tuple[MaxTensor, MaxTensor, MaxTensor]:
+    values = promotion.opmath(input)
+    dtype = promotion.dtype_of(values)
+    # One multiplication and one addition per element: the rest is done once per channel.
+    scale = _inverse_deviation(promotion.cast(running_var, dtype), eps)
+    if weight is not None:
+        scale = scale * promotion.cast(weight, dtype)
+    shift = -promotion.cast(running_mean, dtype) * scale
+    if bias is not None:
+        shift = shift + promotion.cast(bias, dtype)
+    nothing = constants.full([0], 0, promotion.dtype_of(input), input.device)
+    return (
+        promotion.cast(_affine(values, scale, shift), promotion.dtype_of(input)),
+        nothing,
+        nothing,
+    )
+
+
+# native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)
+@map_to(aten.native_batch_norm_backward, needs_call=True)
+def aten_native_batch_norm_backward(
+    grad_out: MaxTensor,
+    input: MaxTensor,
+    weight: MaxTensor | None,
+    running_mean: MaxTensor | None,
+    running_var: MaxTensor | None,
+    save_mean: MaxTensor | None,
+    save_invstd: MaxTensor | None,
+    train: bool,
+    eps: float,
+    output_mask: list[bool],
+    *,
+    call: CallInfo,
+) -> list[MaxTensor | None]:
+    # Not PyTorch's decomposition: with symbolic sizes it computes with symbolic floats.
+    values, grad = promotion.opmath(input), promotion.opmath(grad_out)
+    rank, dims, dtype = len(input.shape), _channel_dims(input), promotion.dtype_of(values)
+    if train:
+        assert save_mean is not None and save_invstd is not None
+        mean, rstd = promotion.cast(save_mean, dtype), promotion.cast(save_invstd, dtype)
+    else:
+        assert running_mean is not None and running_var is not None
+        mean = promotion.cast(running_mean, dtype)
+        rstd = _inverse_deviation(promotion.cast(running_var, dtype), eps)
+    centered = values - _per_channel(mean, rank)
+    grad_bias = total(grad, dims, keepdim=False)
+    grad_weight = total(grad * centered, dims, keepdim=False) * rstd
+    grad_input = grad
+    if train:
+        number = constants.scalar(count(input, dims), dtype, input.device)
+        slope = _per_channel(divide(grad_weight * rstd, number), rank)
+        grad_input = grad - centered * slope - _per_channel(divide(grad_bias, number), rank)
+    factor = rstd if weight is None else rstd * promotion.cast(weight, dtype)
+    grad_input = grad_input * _per_channel(factor, rank)
+    grads = zip((grad_input, grad_weight, grad_bias), output_mask, strict=True)
+    return _as_told([grad if wanted else None for grad, wanted in grads], call)
+
+
+# native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)
+@map_to(aten.native_group_norm, needs_call=True)
+def aten_native_group_norm(
+    input: MaxTensor,
+    weight: MaxTensor | None,
+    bias: MaxTensor | None,
+    N: Size,
+    C: Size,
+    HxW: Size,
+    group: int,
+    eps: float,
+    *,
+    call: CallInfo,
+) -> tuple[MaxTensor, MaxTensor | None, MaxTensor | None]:
+    channels = shapes.static_size(C, "native_group_norm's number of channels")
+    values = promotion.opmath(input)
+    groups = values.reshape([N, group, shapes.numel([channels // group, HxW])])
+    # Not MAX's layer norm over the groups: its epilogue through the reshape below reads the scale of
+    # one channel for a whole vector, also where the vector crosses into the next channel.
+    mean, rstd = _statistics(groups, [2], eps)
+    normal = (groups - mean) * rstd
+    mean, rstd = (
+        promotion.cast(stat.reshape([N, group]), meta.dtype)
+        for stat, meta in zip((mean, rstd), call.outputs[1:], strict=True)
+        if meta is not None
+    )
+    output = _affine(normal.reshape(input.shape), weight, bias)
+    return promotion.cast(output, promotion.dtype_of(input)), mean, rstd
+
+
+def layer_norm(
+    input: MaxTensor,
+    normalized_shape: list[Size],
+    weight: MaxTensor | None,
+    bias: MaxTensor | None,
+    eps: float,
+) -> tuple[MaxTensor, MaxTensor, MaxTensor]:
+    """The result in the input's dtype; mean and reciprocal deviation, the last dims as ones."""
+    # MAX's own kernel takes ten times as long (see docs/performance.md).
+    dtype = promotion.dtype_of(input)
+    wide = torch.float32 if dtype in promotion.HALF else dtype
+    leading = shapes.sizes(input)[: len(input.shape) - len(normalized_shape)]
+    rows, length = shapes.numel(leading), shapes.numel(normalized_shape)
+    gamma, beta = (
+        constants.full([length], default, wide, input.device)
+        if parameter is None
+        else promotion.cast(parameter, wide).reshape([length])
+        for parameter, default in ((weight, 1), (bias, 0))
+    )
+    epsilon = constants.constant([eps], wide, input.device)
+    inputs = [input.reshape([rows, length]), gamma, beta, epsilon]
+    outputs = [(dtype, [rows, length]), (wide, [rows]), (wide, [rows])]
+    output, mean, rstd = mojo_kernels.call("tmb_layer_norm", inputs, outputs)
+    ones = [*leading, *[1] * len(normalized_shape)]
+    return output.reshape(input.shape), mean.reshape(ones), rstd.reshape(ones)
+
+
+# native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)
+@map_to(aten.native_layer_norm, needs_call=True)
+def aten_native_layer_norm(
+    input: MaxTensor,
+    normalized_shape: list[Size],
+    weight: MaxTensor | None,
+    bias: MaxTensor | None,
+    eps: float,
+    *,
+    call: CallInfo,
+) -> list[MaxTensor | None]:
+    return _as_told(list(layer_norm(input, normalized_shape, weight, bias, eps)), call)

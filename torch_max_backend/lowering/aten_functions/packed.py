@@ -1,0 +1,51 @@
+"""Ops of our own that graph passes put in place of ATen's."""
+
+from __future__ import annotations
+
+from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
+from torch_max_backend.lowering.registry import map_to
+from torch_max_backend.lowering.types import MaxTensor
+from torch_max_backend.program.own_ops import matvec, matvec_group, packed_mm, rms_norm
+
+
+# torch_max_backend::matvec(Tensor self, Tensor weight) -> Tensor
+@map_to(matvec)
+def aten_matvec(self: MaxTensor, weight: MaxTensor) -> MaxTensor:
+    """`self @ weight.T` for one row."""
+    rows, columns = self.shape[0], weight.shape[0]
+    outputs = [(promotion.dtype_of(self), [rows, columns])]
+    return mojo_kernels.call("tmb_matvec", [self, weight], outputs)[0]
+
+
+# torch_max_backend::matvec_group(Tensor self, Tensor[] weights) -> Tensor
+@map_to(matvec_group)
+def aten_matvec_group(self: MaxTensor, weights: list[MaxTensor]) -> MaxTensor:
+    """`self @ weight.T` for one row and two or three weights, one after the other."""
+    columns = sum(shapes.static_size(w.shape[0], "a weight's rows") for w in weights)
+    outputs = [(promotion.dtype_of(self), [1, columns])]
+    first, second, *rest = weights
+    third = rest[0] if rest else second  # of two, the kernel does not read it
+    return mojo_kernels.call("tmb_matvec_group", [self, first, second, third], outputs)[0]
+
+
+# torch_max_backend::packed_mm(Tensor self, Tensor panels, int n) -> Tensor
+@map_to(packed_mm)
+def aten_packed_mm(self: MaxTensor, panels: MaxTensor, n: int) -> MaxTensor:
+    """`self @ weight`, the weight as `packed_layout.Layout.pack` leaves it."""
+    outputs = [(promotion.dtype_of(self), [shapes.size(self.shape[0]), n])]
+    columns = shapes.static_size(panels.shape[2], "the columns of a panel")
+    return mojo_kernels.call("tmb_packed_matmul", [self, panels], outputs, {"columns": columns})[0]
+
+
+# torch_max_backend::rms_norm(Tensor self, Tensor? weight, float eps) -> Tensor
+@map_to(rms_norm)
+def aten_rms_norm(self: MaxTensor, weight: MaxTensor | None, eps: float) -> MaxTensor:
+    """`self` over the root of its mean square along the last dim, times `weight`."""
+    dtype = promotion.dtype_of(self)
+    *leading, length = shapes.sizes(self)
+    rows = [shapes.numel(leading), length]
+    if weight is None:
+        weight = constants.full([length], 1, dtype, self.device)
+    inputs = [self.reshape(rows), weight, constants.constant([eps], dtype, self.device)]
+    output = mojo_kernels.call("tmb_rms_norm", inputs, [(dtype, rows)])[0]
+    return output.reshape(self.shape)

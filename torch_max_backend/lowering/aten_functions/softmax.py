@@ -1,0 +1,33 @@
+"""Softmax and its logarithm. Their gradients are PyTorch's decompositions. Sorted by ATen name."""
+
+from __future__ import annotations
+
+import torch
+
+from torch_max_backend.lowering import mojo_kernels, shapes
+from torch_max_backend.lowering.registry import map_to
+from torch_max_backend.lowering.types import CallInfo, MaxTensor
+
+aten = torch.ops.aten
+
+
+def _softmax(self: MaxTensor, dim: int, call: CallInfo, logarithm: bool) -> MaxTensor:
+    # MAX's softmax keeps a NaN or +inf to itself; PyTorch's makes the whole line NaN.
+    lines = shapes.fold(self, [shapes.dim(dim, len(self.shape))] if self.shape else [])
+    outputs = [(call.output.dtype, lines.shape)]
+    result = mojo_kernels.call("tmb_softmax", [lines], outputs, {"logarithm": logarithm})[0]
+    return result.reshape(self.shape)
+
+
+# _log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor
+@map_to(aten._log_softmax, needs_call=True)
+def aten__log_softmax(
+    self: MaxTensor, dim: int, half_to_float: bool, *, call: CallInfo
+) -> MaxTensor:
+    return _softmax(self, dim, call, logarithm=True)
+
+
+# _softmax(Tensor self, int dim, bool half_to_float) -> Tensor
+@map_to(aten._softmax, needs_call=True)
+def aten__softmax(self: MaxTensor, dim: int, half_to_float: bool, *, call: CallInfo) -> MaxTensor:
+    return _softmax(self, dim, call, logarithm=False)

@@ -1,0 +1,32 @@
+"""Decompositions of our own, where PyTorch has none or one that would not do: the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._inductor import inductor_prims
+from torch._ops import OpOverload
+
+from torch_max_backend.lowering.decompositions.basic import (
+    embedding_renorm,
+    fma,
+    native_dropout,
+    segment_reduce,
+)
+from torch_max_backend.lowering.decompositions.foreach import foreach_decompositions
+from torch_max_backend.lowering.decompositions.fractional_pooling import FRACTIONAL_POOLING
+from torch_max_backend.lowering.decompositions.gradients import GRADIENTS
+
+aten = torch.ops.aten
+
+DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
+    aten.embedding_renorm.default: embedding_renorm,
+    aten.native_dropout.default: native_dropout,
+    inductor_prims.fma: fma,
+    **foreach_decompositions(),
+    **FRACTIONAL_POOLING,
+    **GRADIENTS,
+    aten.segment_reduce.default: segment_reduce,
+}

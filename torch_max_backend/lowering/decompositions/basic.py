@@ -1,0 +1,74 @@
+"""Dropout, embeddings, segments, fma: ops that PyTorch does not decompose, or not as we need."""
+
+from __future__ import annotations
+
+import torch
+
+
+def fma(a: torch.Tensor, b: torch.Tensor | float, c: torch.Tensor | float) -> torch.Tensor:
+    """What Dynamo writes for `addcmul` and for `add` whose alpha is a tensor (a learning rate).
+
+    PyTorch's rounds once; whether MAX's does is the choice of its compiler.
+    """
+    return a * b + c
+
+
+def embedding_renorm(
+    self: torch.Tensor, indices: torch.Tensor, max_norm: float, norm_type: float
+) -> torch.Tensor:
+    """The rows that `indices` name, scaled down to `max_norm` where they are longer."""
+    norms = torch.linalg.vector_norm(self, norm_type, 1, keepdim=True)
+    named = torch.zeros(self.shape[0], dtype=torch.bool, device=self.device)
+    named = named.index_put((indices.flatten(),), torch.ones_like(named[:1]))
+    too_long = named.unsqueeze(1) & (norms > max_norm)
+    return torch.where(too_long, self * (max_norm / (norms + 1e-7)), self)
+
+
+def native_dropout(
+    input: torch.Tensor, p: float, train: bool | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A mask that PyTorch draws, as its own kernel draws it, and a product that MAX computes.
+
+    PyTorch's decomposition draws another distribution, so a seed would give another mask. The mask
+    is drawn from the shape alone: no dropout of a model waits for what comes before it.
+    """
+    if train is False or input.numel() == 0:
+        return input.clone(), torch.ones_like(input, dtype=torch.bool)
+    kept = 1.0 - p
+    empty = torch.empty(input.shape, dtype=torch.bool, device=input.device)
+    mask = torch.bernoulli(empty, kept)
+    return input * mask * (0.0 if kept == 0 else 1.0 / kept), mask
+
+
+def segment_reduce(
+    data: torch.Tensor,
+    reduce: str,
+    *,
+    lengths: torch.Tensor | None = None,
+    indices: torch.Tensor | None = None,
+    offsets: torch.Tensor | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
+    initial: float | None = None,
+) -> torch.Tensor:
+    """Each segment of the lines along `axis` reduced to one element."""
+    if indices is not None:
+        return NotImplemented
+    if lengths is None:
+        assert offsets is not None
+        lengths = offsets.diff(dim=-1)
+    outer, n, inner = data.shape[:axis], data.shape[axis], data.shape[axis + 1 :]
+    count = lengths.shape[-1]
+    places = torch.arange(n, device=data.device).expand(*outer, n).contiguous()
+    # The segment of each place; behind the last one is `count`, which is cut off.
+    segment = torch.searchsorted(lengths.cumsum(-1).contiguous(), places, right=True)
+    segment = segment.reshape(*outer, n, *(1 for _ in inner)).expand(data.shape)
+    neutral = {"max": -torch.inf, "min": torch.inf, "prod": 1.0}.get(reduce, 0.0)
+    start = data.new_full((*outer, count + 1, *inner), neutral if initial is None else initial)
+    fold = {"max": "amax", "min": "amin", "prod": "prod"}.get(reduce, "sum")
+    result = start.scatter_reduce(axis, segment, data, fold).narrow(axis, 0, count)
+    if reduce != "mean":
+        return result
+    lengths = lengths.reshape(*outer, count, *(1 for _ in inner))
+    empty = result if initial is not None else result.new_full((), torch.nan)
+    return torch.where(lengths > 0, result / lengths, empty)

@@ -1,0 +1,360 @@
+"""Lowers a `Program` into a MAX graph. The only file that opens a `max.graph.Graph`.
+
+Every lowered call is judged: shape and dtype must be PyTorch's own answer, or the op is named.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sympy
+import torch
+from max._core.dialects import mo
+from max.dtype import DType
+from max.graph import (
+    BufferType,
+    BufferValue,
+    DeviceRef,
+    Dim,
+    Graph,
+    Module,
+    TensorType,
+    TensorValue,
+    Value,
+    ops,
+)
+from torch._ops import OpOverload
+from torch.utils._python_dispatch import _disable_current_modes
+
+from torch_max_backend.errors import LoweringError, MaxCompilerError, UnsupportedOpError
+from torch_max_backend.lowering import constants, shapes
+from torch_max_backend.lowering.devices import device_ref, is_on_max, max_dtype, torch_dtype
+from torch_max_backend.lowering.on_torch import is_random
+from torch_max_backend.lowering.registry import MAPPING_TORCH_ATEN_TO_MAX, Entry
+from torch_max_backend.lowering.types import CallInfo, OutputMeta
+from torch_max_backend.program import (
+    Call,
+    GraphInput,
+    PackedInput,
+    Program,
+    Ref,
+    Sym,
+    SymbolInput,
+    TensorInput,
+    TensorOutput,
+    TensorSpec,
+    graph_inputs,
+    inverse,
+    map_refs,
+    told_symbols,
+)
+
+
+def unsupported_calls(program: Program) -> list[Call]:
+    """The calls that no lowering serves, but for random ones, which PyTorch always runs."""
+    return [
+        call
+        for call in program.calls
+        if not is_random(call.op)
+        and (MAPPING_TORCH_ATEN_TO_MAX.lookup(call.op) is None or _foreign_dtype(call) is not None)
+    ]
+
+
+def _foreign_dtype(call: Call) -> torch.dtype | None:
+    """A dtype that the call gives and MAX does not have."""
+    dtypes = [spec.dtype for spec in call.outputs if spec is not None]
+    return next((dtype for dtype in dtypes if not is_on_max(dtype)), None)
+
+
+Lowerings = dict[OpOverload, Entry]
+
+
+def lowerings(program: Program) -> Lowerings:
+    """The table's rows for the program's ops as they are now: a graph may be built later."""
+    check_supported(program)
+    found = ((call.op, MAPPING_TORCH_ATEN_TO_MAX.lookup(call.op)) for call in program.calls)
+    return {op: entry for op, entry in found if entry is not None}
+
+
+def check_supported(program: Program) -> None:
+    """Raise one error that names every call without a lowering."""
+    missing = unsupported_calls(program)
+    if not missing:
+        return
+    first = missing[0]
+    specs = _specs(program)
+    dtype = _foreign_dtype(first)
+    what = "" if dtype is None else f" that gives {dtype}"
+    lines = [f"no MAX lowering for {first.op}{what}", _describe(first, specs)]
+    count = f"{len(missing)} of {len(program.calls)} nodes " + (
+        "is unsupported" if len(missing) == 1 else "are unsupported"
+    )
+    others = Counter(str(call.op) for call in missing[1:])
+    if others:
+        count += ": also " + ", ".join(f"{op} ×{n}" for op, n in others.most_common())
+    lines.append(f"  {count}")
+    packet = str(first.op.overloadpacket).replace("::", ".")
+    lines.append(
+        f"  to add it: docs/adding_an_op.md, or MAPPING_TORCH_ATEN_TO_MAX[torch.ops.{packet}] = fn"
+    )
+    raise UnsupportedOpError("\n".join(lines))
+
+
+def build(
+    program: Program, table: Lowerings, module: Module, name: str, kernels: Sequence[Path]
+) -> Graph:
+    """Lower `program` by `table` as the graph `name` of `module`."""
+    taken = graph_inputs(program)
+    mutated = {mutation.name for mutation in program.mutations}
+    types = [_buffer_type(_input_type(i)) if i.name in mutated else _input_type(i) for i in taken]
+    # AOTAutograd calls us under its fake-tensor mode, but constants need real memory.
+    with (
+        _disable_current_modes(),
+        Graph(name, input_types=types, module=module, custom_extensions=list(kernels)) as graph,
+    ):
+        lowering = _Lowering(program, table, taken, graph.inputs)
+        for call in program.calls:
+            lowering.run(call)
+        lowering.mutate()
+        graph.output(*lowering.results())
+    return graph
+
+
+def _input_type(item: GraphInput) -> TensorType:
+    if isinstance(item, PackedInput):
+        layout = item.layout
+        return TensorType(DType.float32, list(layout.shape), DeviceRef.CPU())
+    if isinstance(item, SymbolInput):
+        # A buffer without elements carries a size in its shape and costs no memory.
+        return TensorType(DType.uint8, [str(item.expr), 0], DeviceRef.CPU())
+    sizes: list[int | str] = []
+    for i, size in enumerate(item.spec.shape):
+        if isinstance(size, int):
+            sizes.append(size)
+        elif isinstance(size, sympy.Symbol):
+            sizes.append(size.name)
+        else:  # MAX names input dims, it does not take expressions: rebound after reading
+            sizes.append(f"{item.name}_dim{i}")
+    if item.order is not None:
+        sizes = [sizes[i] for i in item.order]
+    return TensorType(max_dtype(item.spec.dtype), sizes, device_ref(item.spec.device))
+
+
+class _SideBySide:
+    """Loads of buffers, or stores, with no order among them; what follows waits for all of them.
+
+    Left to itself MAX lets each wait for the one before, over which its compiler takes exponential
+    time: the optimizer of a four-layer GPT was not compiled after 25 minutes (docs/max_notes.md).
+    """
+
+    def __init__(self) -> None:
+        self.chains = Graph.current.device_chains
+        self.before: dict[DeviceRef, Any] = {}
+        self.after: dict[DeviceRef, list[Any]] = {}
+
+    @contextmanager
+    def one(self, device: DeviceRef) -> Iterator[None]:
+        self.chains[device] = self.before.setdefault(device, self.chains[device])
+        yield
+        self.after.setdefault(device, []).append(self.chains[device])
+
+    def join(self) -> None:
+        for device, chains in self.after.items():
+            if len(chains) > 1:
+                (self.chains[device],) = Graph.current._add_op_generated(
+                    mo.ChainCreateOp,
+                    result=mo.ChainType(),
+                    inputs=chains,
+                    attach_profile_scopes=False,
+                )
+
+
+def _buffer_type(type: TensorType) -> BufferType:
+    """The type of an argument that the graph writes to."""
+    return BufferType(type.dtype, type.shape, type.device)
+
+
+class _Lowering:
+    """The state of one build: which value each name stands for."""
+
+    def __init__(
+        self,
+        program: Program,
+        table: Lowerings,
+        taken: Sequence[GraphInput],
+        values: Sequence[Value[Any]],
+    ) -> None:
+        self.program = program
+        self.table = table
+        self.values: dict[str, Any] = {}
+        names = itertools.chain(
+            told_symbols(program),
+            (str(item.expr) for item in taken if isinstance(item, SymbolInput)),
+        )
+        self.symbols = {name: Dim(name) for name in names}
+        mutated = {mutation.name for mutation in program.mutations}
+        self.buffers: dict[str, tuple[TensorInput, BufferValue]] = {}
+        loads = _SideBySide()
+        for item, value in zip(taken, values, strict=True):
+            if isinstance(item, TensorInput) and item.name in mutated:
+                self.buffers[item.name] = (item, value.buffer)
+                with loads.one(value.buffer.device):
+                    self.values[item.name] = self._read(item, ops.buffer_load(value.buffer))
+            elif isinstance(item, TensorInput):
+                self.values[item.name] = self._read(item, value.tensor)
+            elif isinstance(item, PackedInput):
+                self.values[item.name] = value.tensor
+        loads.join()
+
+    def _read(self, item: TensorInput, value: TensorValue) -> TensorValue:
+        if item.order is not None:
+            value = ops.permute(value, inverse(item.order))
+        if any(isinstance(s, sympy.Expr) and not s.is_Symbol for s in item.spec.shape):
+            value = ops.rebind(value, [self.size(s) for s in item.spec.shape])
+        return value
+
+    def size(self, size: int | sympy.Expr) -> shapes.Size:
+        return shapes.from_sympy(size, self.symbols)
+
+    def resolve(self, value: Any) -> Any:
+        """An argument as lowerings take it."""
+        if isinstance(value, Ref):
+            result = self.values[value.name]
+            return result if value.index is None else result[value.index]
+        if isinstance(value, Sym):
+            return constants.number(value.expr, self.symbols)
+        if isinstance(value, (list, tuple)):
+            return type(value)(self.resolve(item) for item in value)
+        if isinstance(value, dict):
+            return {key: self.resolve(item) for key, item in value.items()}
+        return value
+
+    def run(self, call: Call) -> None:
+        entry = self.table[call.op]
+        try:
+            info = self._info(call)
+            args, kwargs = self.resolve(call.args), self.resolve(call.kwargs)
+            if entry.needs_call:
+                kwargs["call"] = info
+            result = entry.checked(*args, **kwargs)
+            self.values[call.name] = self._judge(call, info, result)
+        except Exception as error:
+            where = getattr(entry.lowering, "__qualname__", repr(entry.lowering))
+            module = getattr(entry.lowering, "__module__", "?")
+            lines = [
+                f"the lowering of {call.op} failed: {type(error).__name__}: {_first(error)}",
+                _describe(call, _specs(self.program)),
+                f"  lowered by {module}.{where}",
+            ]
+            raise LoweringError("\n".join(lines), call.name, entry.builtin) from error
+
+    def _info(self, call: Call) -> CallInfo:
+        outputs = tuple(
+            None
+            if spec is None
+            else OutputMeta(tuple(self.size(s) for s in spec.shape), spec.dtype)
+            for spec in call.outputs
+        )
+        spec = next((spec for spec in call.outputs if spec is not None), None)
+        device = DeviceRef.CPU() if spec is None else device_ref(spec.device)
+        return CallInfo(call.op, call.name, outputs, call.used_outputs, device)
+
+    def _judge(self, call: Call, info: CallInfo, result: Any) -> Any:
+        """`result` if it is what PyTorch says, with symbolic sizes in PyTorch's own words."""
+        results = [result] if call.single else result
+        if not isinstance(results, (list, tuple)) or len(results) != len(info.outputs):
+            raise MaxCompilerError(
+                f"it returned {type(result).__name__}, PyTorch returns {len(info.outputs)} outputs"
+            )
+        judged: list[TensorValue | None] = []
+        for index, (value, meta) in enumerate(zip(results, info.outputs, strict=True)):
+            if meta is None or (value is None and index not in call.used_outputs):
+                judged.append(None)
+                continue
+            judged.append(_judge_tensor(value, meta, f"output {index}: " if index else ""))
+        return judged[0] if call.single else judged
+
+    def mutate(self) -> None:
+        """Write what the program gives to its arguments, in their layout of memory."""
+        stores = _SideBySide()
+        for mutation in self.program.mutations:
+            item, buffer = self.buffers[mutation.name]
+            value = self.resolve(mutation.ref)
+            if item.order is not None:
+                value = ops.permute(value, list(item.order))
+            if list(value.shape) != list(buffer.shape):
+                value = ops.rebind(value, buffer.shape)
+            with stores.one(buffer.device):
+                ops.buffer_store(buffer, value)
+        stores.join()
+
+    def results(self) -> list[TensorValue]:
+        outputs = []
+        for output in self.program.outputs:
+            if isinstance(output, TensorOutput):
+                value = self.resolve(output.ref)
+                if output.order is not None:
+                    value = ops.permute(value, list(output.order))
+                outputs.append(value)
+        return outputs
+
+
+def _judge_tensor(value: Any, meta: OutputMeta, prefix: str) -> TensorValue:
+    if not isinstance(value, TensorValue):
+        raise MaxCompilerError(f"{prefix}it returned {type(value).__name__}, not a tensor")
+    if torch_dtype(value.dtype) is not meta.dtype:
+        raise MaxCompilerError(
+            f"{prefix}it returned {torch_dtype(value.dtype)}, PyTorch returns {meta.dtype}"
+        )
+    expected = list(meta.shape)
+    actual = shapes.sizes(value)
+    if actual == expected:
+        return value
+    mismatch = len(actual) != len(expected) or any(
+        isinstance(a, int) and isinstance(e, int) and a != e
+        for a, e in zip(actual, expected, strict=False)
+    )
+    if mismatch:
+        raise MaxCompilerError(f"{prefix}it returned shape {actual}, PyTorch returns {expected}")
+    # Only symbolic sizes differ, and PyTorch has proved them equal: MAX checks when it runs.
+    return ops.rebind(value, expected)
+
+
+def _specs(program: Program) -> dict[str, tuple[TensorSpec | None, ...]]:
+    specs: dict[str, tuple[TensorSpec | None, ...]] = {
+        item.name: (item.spec,) for item in program.inputs if isinstance(item, TensorInput)
+    }
+    specs.update((item.name, specs[item.source]) for item in program.packed)
+    specs.update((call.name, call.outputs) for call in program.calls)
+    return specs
+
+
+def _describe(call: Call, specs: dict[str, tuple[TensorSpec | None, ...]]) -> str:
+    """The call's arguments under their schema names, and the user's line."""
+
+    def text(value: Any) -> str:
+        if isinstance(value, str):
+            return value
+        if isinstance(value, Sym):
+            return str(value.expr)
+        if isinstance(value, (list, tuple)):
+            return "[" + ", ".join(map(text, value)) + "]"
+        return repr(value)
+
+    named = dict(zip((a.name for a in call.op._schema.arguments), call.args, strict=False))
+    named.update(call.kwargs)
+    parts = [
+        f"{name}: {text(map_refs(value, lambda ref: str(specs[ref.name][ref.index or 0])))}"
+        for name, value in named.items()
+    ]
+    return f"  {'    '.join(parts)}\n  from {call.source or 'an unknown line'}"
+
+
+def _first(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else "no message"

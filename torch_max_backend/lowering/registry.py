@@ -1,0 +1,214 @@
+"""The op table: which function lowers which ATen op, and what PyTorch must decompose first."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import traceback
+from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+
+from torch_max_backend import flags
+from torch_max_backend.errors import MappingError
+from torch_max_backend.lowering import on_torch
+from torch_max_backend.lowering.decompositions import DECOMPOSITIONS, grouped_matmul
+
+Op = OpOverload | OpOverloadPacket
+Lowering = Callable[..., Any]
+F = TypeVar("F", bound=Lowering)
+
+_PACKAGE = str(Path(__file__).parent.parent)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the op table."""
+
+    lowering: Lowering
+    needs_call: bool
+    """The lowering takes `call: CallInfo` by keyword."""
+    builtin: bool
+    """Registered by this package, so that its version identifies what it does."""
+
+    @functools.cached_property
+    def checked(self) -> Lowering:
+        """The lowering with its run-time type checks, made when it is first used."""
+        if not self.builtin or not flags.beartype():
+            return self.lowering
+        from beartype import BeartypeConf, beartype
+
+        return beartype(conf=BeartypeConf(is_pep484_tower=True))(self.lowering)
+
+
+def _users_line() -> str:
+    for frame in reversed(traceback.extract_stack()):
+        generated = frame.filename.startswith("<")  # a type checker's wrapper
+        if not generated and not frame.filename.startswith(_PACKAGE):
+            return f"{frame.filename}:{frame.lineno}  {frame.line}"
+    return "an unknown place"
+
+
+def _check(op: object, lowering: object) -> None:
+    if not isinstance(op, (OpOverload, OpOverloadPacket)):
+        raise MappingError(
+            f"MAPPING_TORCH_ATEN_TO_MAX[{op!r}]: the key must be an ATen op such as "
+            f"torch.ops.aten.tanh or torch.ops.aten.tanh.default\n  from {_users_line()}"
+        )
+    if not callable(lowering):
+        raise MappingError(
+            f"MAPPING_TORCH_ATEN_TO_MAX[{op}] = {lowering!r}: a lowering must be a function "
+            f"of the op's arguments, see docs/adding_an_op.md\n"
+            f"  schema: {_schemas(op)}\n  from {_users_line()}"
+        )
+
+
+def _schemas(op: Op) -> str:
+    if isinstance(op, OpOverload):
+        return str(op._schema)
+    return " | ".join(str(getattr(op, name)._schema) for name in op.overloads())
+
+
+class OpMapping(MutableMapping[Any, Lowering]):
+    """`MAPPING_TORCH_ATEN_TO_MAX`: ops to lowerings. Assigning adds or overrides an op.
+
+    Keys are an `OpOverload` (`aten.add.Tensor`) or an `OpOverloadPacket` (`aten.add`, all its
+    overloads); the exact overload wins.
+
+    >>> from torch_max_backend import MAPPING_TORCH_ATEN_TO_MAX
+    >>> torch.ops.aten.add in MAPPING_TORCH_ATEN_TO_MAX
+    True
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[Op, Entry] = {}
+        self._removed: set[Op] = set()
+
+    def is_builtin(self) -> bool:
+        """Whether the table is as the package made it: nothing added, replaced or removed."""
+        return not self._removed and all(entry.builtin for entry in self._entries.values())
+
+    def register(
+        self, op: Any, lowering: Any, *, needs_call: bool, builtin: bool, override: bool
+    ) -> None:
+        """Add a row; a second one for the same key must say `override=True`."""
+        _check(op, lowering)
+        if op in self._entries and not override:
+            raise ValueError(f"{op} already has a lowering; pass override=True to replace it")
+        self._entries[op] = Entry(lowering, needs_call, builtin)
+
+    def lookup(self, op: OpOverload) -> Entry | None:
+        """The row that lowers `op`: its own, else its packet's."""
+        return self._entries.get(op) or self._entries.get(op.overloadpacket)
+
+    def __getitem__(self, op: Any) -> Lowering:
+        return self._entries[op].lowering
+
+    def __setitem__(self, op: Any, lowering: Any) -> None:
+        # A user's function may ask for the call's context as ours do, by naming the parameter.
+        needs_call = callable(lowering) and "call" in _keyword_only(lowering)
+        self.register(op, lowering, needs_call=needs_call, builtin=False, override=True)
+
+    def __delitem__(self, op: Any) -> None:
+        if self._entries.pop(op).builtin:
+            self._removed.add(op)
+
+    def __iter__(self) -> Iterator[Op]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"<MAPPING_TORCH_ATEN_TO_MAX: {len(self)} lowerings>"
+
+
+def _keyword_only(lowering: Lowering) -> set[str]:
+    try:
+        parameters = inspect.signature(lowering).parameters.values()
+    except (TypeError, ValueError):  # a builtin without a signature
+        return set()
+    return {p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+MAPPING_TORCH_ATEN_TO_MAX = OpMapping()
+
+
+def map_to(op: Op, *, needs_call: bool = False, override: bool = False) -> Callable[[F], F]:
+    """Register the decorated function as the lowering of `op`.
+
+    The function takes the op's arguments under their schema names: tensors as `MaxTensor`,
+    symbolic ints as `Dim`, everything else as in PyTorch. With `needs_call=True` it also gets
+    `call: CallInfo`.
+    """
+
+    # Not a function defined here: its run-time checks would be made anew for each of 300 ops.
+    return functools.partial(_register, op, needs_call, override)
+
+
+def _register(op: Op, needs_call: bool, override: bool, lowering: F) -> F:
+    builtin = getattr(lowering, "__module__", "").startswith("torch_max_backend.")
+    MAPPING_TORCH_ATEN_TO_MAX.register(
+        op, lowering, needs_call=needs_call, builtin=builtin, override=override
+    )
+    return lowering
+
+
+def is_mapped(op: OpOverload) -> bool:
+    """Whether a lowering exists for this overload."""
+    return MAPPING_TORCH_ATEN_TO_MAX.lookup(op) is not None
+
+
+def preserved_composites() -> list[OpOverload]:
+    """The ops of users that PyTorch would expand before any table is asked (`aten.linear`, ...)."""
+    found = []
+    for op, entry in MAPPING_TORCH_ATEN_TO_MAX._entries.items():
+        if entry.builtin:
+            continue
+        overloads = [op] if isinstance(op, OpOverload) else [getattr(op, n) for n in op.overloads()]
+        found += [overload for overload in overloads if _is_composite(overload)]
+    return found
+
+
+def _is_composite(op: OpOverload) -> bool:
+    from torch._decomp import _should_decompose_because_unsafe_op
+
+    if not torch._C._dispatch_has_kernel(op.name()):
+        return False  # an overload of TorchScript's, on numbers
+    schema = op._schema
+    functional = not schema.is_mutable and not any(a.alias_info for a in schema.arguments)
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(
+        op.name(), torch._C.DispatchKey.CompositeImplicitAutograd
+    )
+    return composite and functional and not _should_decompose_because_unsafe_op(op)
+
+
+def decomposition_table() -> dict[OpOverload, Callable[..., Any]]:
+    """PyTorch's decompositions for every op that has no lowering, computed from the table as it is.
+
+    Core ATen decompositions come first; PyTorch's other ones follow for ops outside core ATen, so
+    that an op reaches us whole only where we lower it, or where nobody knows better.
+    """
+    from torch._decomp import core_aten_decompositions
+    from torch._decomp import decomposition_table as every_decomposition
+    from torch._decomp.decompositions import nop_decomposition
+
+    core = core_aten_decompositions()
+    own = {**DECOMPOSITIONS, **grouped_matmul.decompositions()}
+    table = {op: decomposition for op, decomposition in own.items() if not is_mapped(op)}
+    for source in (core, every_decomposition):
+        for op, decomposition in source.items():
+            if not isinstance(op, OpOverload) or op in table or is_mapped(op):
+                continue
+            if on_torch.reason(op) is not None:
+                continue  # decomposed, a random op would draw other numbers
+            if decomposition is nop_decomposition:
+                continue  # lift_fresh and the like make fake tensors out of real ones: not ours
+            if source is every_decomposition and torch.Tag.core in op.tags:
+                continue  # its decompositions lead below ATen, to prims that nothing lowers
+            table[op] = decomposition
+    return table

@@ -1,0 +1,1 @@
+"""What the backend tells about its own work: counters, timings, progress."""

@@ -1,0 +1,299 @@
+"""A graph of ATen calls, free of its front end: what importers make and the builder lowers.
+
+A `Program` can be built into any number of MAX Modules, and names its own content (`key`), so that
+equal graphs are compiled once, ever.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Union
+
+import sympy
+import torch
+from torch._ops import OpOverload
+
+from torch_max_backend.program.packed_layout import Layout
+
+BoxedCall = Callable[[list[Any]], list[Any]]
+"""How a graph is called: with one list of arguments, which the callee may empty."""
+
+SymSize = Union[int, sympy.Expr]  # noqa: UP007 - mypy sees no alias in `|` with an untyped class
+"""A size before lowering: an int, or an expression over the graph's symbols."""
+
+
+class Kind(Enum):
+    """Which of AOTAutograd's graphs it is."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    INFERENCE = "inference"
+
+
+@dataclass(frozen=True)
+class Ref:
+    """The value of an input or of a call; `index` picks one of several outputs."""
+
+    name: str
+    index: int | None = None
+
+
+@dataclass(frozen=True)
+class Sym:
+    """A symbolic int argument."""
+
+    expr: sympy.Expr
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Shape, dtype and device of a tensor, as PyTorch's fake tensors tell them."""
+
+    shape: tuple[SymSize, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    def __str__(self) -> str:
+        dtype = str(self.dtype).removeprefix("torch.")
+        return f"{dtype}[{', '.join(map(str, self.shape))}] {self.device}"
+
+
+@dataclass(frozen=True)
+class TensorInput:
+    """A tensor argument of the compiled function."""
+
+    name: str
+    spec: TensorSpec
+    order: tuple[int, ...] | None = None
+    """Dims from the outermost in memory to the innermost; None if that is their own order."""
+    static: bool = False
+    """A parameter or buffer: the same memory at every call until somebody replaces it."""
+    is_complex: bool = False
+    """The argument is complex; `spec` is that of its `torch.view_as_real`."""
+
+
+@dataclass(frozen=True)
+class SymbolInput:
+    """An int argument of the compiled function that stands for a symbolic size."""
+
+    name: str
+    expr: SymSize
+
+
+@dataclass(frozen=True)
+class OpaqueInput:
+    """An argument that no call reads (None, an unused number, a generator)."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class PackedInput:
+    """A tensor made from a parameter before the call: its `layout` says how."""
+
+    name: str
+    source: str
+    """The `TensorInput` that it is made from."""
+    layout: Layout
+
+
+Input = TensorInput | SymbolInput | OpaqueInput
+
+
+@dataclass(frozen=True)
+class Call:
+    """One ATen call."""
+
+    name: str
+    op: OpOverload
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    outputs: tuple[TensorSpec | None, ...]
+    single: bool
+    """The op returns one tensor, not a tuple or list."""
+    used_outputs: frozenset[int]
+    source: str | None = None
+    """The user's line: `file:line  code`."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # PyTorch's ops cannot be pickled; their names can.
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return _unpickled_call, ({**values, "op": str(self.op)},)
+
+
+def _unpickled_call(values: dict[str, Any]) -> Call:
+    namespace, packet, overload = values["op"].split(".")
+    op = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+    return Call(**{**values, "op": op})
+
+
+@dataclass(frozen=True)
+class TensorOutput:
+    """A tensor result; `order` as in `TensorInput`."""
+
+    ref: Ref
+    order: tuple[int, ...] | None = None
+    is_complex: bool = False
+    """The result is `torch.view_as_complex` of the value."""
+
+
+@dataclass(frozen=True)
+class SymbolOutput:
+    """An int result, computed from the arguments' sizes."""
+
+    expr: SymSize
+
+
+@dataclass(frozen=True)
+class ValueOutput:
+    """A result known at compile time: None, or a number."""
+
+    value: Any
+
+
+Output = TensorOutput | SymbolOutput | ValueOutput
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A tensor argument that the graph overwrites when everything is computed."""
+
+    name: str
+    """The `TensorInput`."""
+    ref: Ref
+    """Its new values."""
+
+
+@dataclass
+class Program:
+    """A graph: inputs, calls in order, outputs."""
+
+    inputs: list[Input]
+    calls: list[Call]
+    outputs: list[Output]
+    captured: list[torch.Tensor] = field(default_factory=list)
+    """Tensors that the graph holds itself; appended to the arguments at every call."""
+    packed: list[PackedInput] = field(default_factory=list)
+    """Inputs beside the arguments, filled from parameters."""
+    mutations: list[Mutation] = field(default_factory=list)
+
+    def results(self) -> list[Ref]:
+        """The values that leave the graph: its tensor outputs and what it writes to arguments."""
+        outputs = [o.ref for o in self.outputs if isinstance(o, TensorOutput)]
+        return [*outputs, *(mutation.ref for mutation in self.mutations)]
+
+    def used_names(self) -> set[str]:
+        """Names that some call or output reads."""
+        used: set[str] = set()
+        for call in self.calls:
+            map_refs((call.args, call.kwargs), lambda ref: used.add(ref.name))
+        used.update(ref.name for ref in self.results())
+        used.update(mutation.name for mutation in self.mutations)
+        return used
+
+    def key(self, context: str) -> str:
+        """A hash of everything that decides the compiled code; `context` adds versions."""
+        digest = hashlib.sha256(context.encode())
+        for line in self._lines():
+            digest.update(line.encode())
+            digest.update(b"\n")
+        return digest.hexdigest()[:32]
+
+    def _lines(self) -> Iterator[str]:
+        # Names are numbered in order, so that they do not depend on the tracer's own counters.
+        names: dict[str, str] = {}
+
+        def name(value: str) -> str:
+            return names.setdefault(value, f"%{len(names)}")
+
+        for item in self.inputs:
+            if isinstance(item, TensorInput):
+                yield f"{name(item.name)} = tensor {item.spec} {item.order} {item.static}"
+            elif isinstance(item, SymbolInput):
+                yield f"{name(item.name)} = symbol {item.expr}"
+            else:
+                yield f"{name(item.name)} = opaque"
+        for packed in self.packed:
+            yield f"{name(packed.name)} = packed {name(packed.source)} {packed.layout}"
+        for call in self.calls:
+            arguments = map_refs(call.args, lambda ref: f"{name(ref.name)}.{ref.index}")
+            keywords = map_refs(call.kwargs, lambda ref: f"{name(ref.name)}.{ref.index}")
+            outputs = ", ".join(map(str, call.outputs))
+            used = sorted(call.used_outputs)
+            yield f"{name(call.name)} = {call.op} {arguments!r} {keywords!r} -> {outputs} {used}"
+        for output in self.outputs:
+            if isinstance(output, TensorOutput):
+                yield f"return {name(output.ref.name)}.{output.ref.index} {output.order}"
+            elif isinstance(output, ValueOutput):
+                yield "return value"  # the runtime's business, not the compiled code's
+            else:
+                yield f"return {output.expr}"
+        for mutation in self.mutations:
+            yield f"{name(mutation.name)} <- {name(mutation.ref.name)}.{mutation.ref.index}"
+
+
+def map_refs(value: Any, function: Callable[[Ref], Any]) -> Any:
+    """`value` with every `Ref` inside lists, tuples and dicts replaced."""
+    if isinstance(value, Ref):
+        return function(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(map_refs(item, function) for item in value)
+    if isinstance(value, dict):
+        return {key: map_refs(item, function) for key, item in value.items()}
+    return value
+
+
+def live_calls(calls: Sequence[Call], results: Sequence[Ref]) -> list[Call]:
+    """`calls` without those whose results nobody reads (a pass took their readers away)."""
+    read = {ref.name for ref in results}
+    alive = []
+    for call in reversed(calls):
+        if call.name in read:
+            map_refs((call.args, call.kwargs), lambda ref: read.add(ref.name))
+            alive.append(call)
+    return alive[::-1]
+
+
+GraphInput = TensorInput | SymbolInput | PackedInput
+
+
+def graph_inputs(program: Program) -> list[GraphInput]:
+    """The inputs that the MAX graph really takes, in order.
+
+    A symbol that some tensor's shape already tells needs no input of its own, and a parameter that
+    is only read packed needs no plain one.
+    """
+    told = told_symbols(program)
+    used = program.used_names()
+    taken: list[GraphInput] = []
+    for item in program.inputs:
+        if isinstance(item, TensorInput):
+            if item.name in used or not item.static:
+                taken.append(item)
+        elif isinstance(item, SymbolInput) and _is_free_symbol(item.expr, told):
+            taken.append(item)
+    return [*taken, *program.packed]
+
+
+def _is_free_symbol(expr: SymSize, told: set[str]) -> bool:
+    return isinstance(expr, sympy.Symbol) and expr.name not in told
+
+
+def told_symbols(program: Program) -> set[str]:
+    """Names of the symbols that the shape of some tensor argument tells."""
+    return {
+        size.name
+        for item in program.inputs
+        if isinstance(item, TensorInput)
+        for size in item.spec.shape
+        if isinstance(size, sympy.Symbol)
+    }
+
+
+def inverse(order: Sequence[int]) -> list[int]:
+    """The permutation that undoes `order`."""
+    return sorted(range(len(order)), key=order.__getitem__)

@@ -1,0 +1,45 @@
+"""Torch tensors as MAX buffers and back, by DLPack and without copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from max.driver import Buffer
+from torch._C import _from_dlpack, _to_dlpack
+
+
+class _Capsule:
+    """Hands a tensor to MAX by DLPack, without the checks of `Tensor.__dlpack__`.
+
+    Those refuse tensors that require grad, and cost more than the rest of a small call.
+    """
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return _to_dlpack(self.tensor)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.tensor.__dlpack_device__()
+
+
+class _CpuCapsule(_Capsule):
+    __slots__ = ()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # kDLCPU
+
+
+def to_buffer(tensor: torch.Tensor) -> Buffer:
+    """A MAX buffer over the memory of a contiguous tensor."""
+    capsule = _CpuCapsule if tensor.device.type == "cpu" else _Capsule
+    return Buffer._from_dlpack(capsule(tensor))
+
+
+def to_tensor(buffer: Buffer) -> torch.Tensor:
+    """A tensor over a MAX buffer's memory, which it owns from now on."""
+    return _from_dlpack(buffer.__dlpack__())

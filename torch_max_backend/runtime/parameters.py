@@ -1,0 +1,103 @@
+"""Arguments that live longer than a call: kept buffers of parameters, and writes in place."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from max.driver import Buffer
+
+from torch_max_backend.runtime.buffers import to_buffer
+
+_data_ptr = torch.Tensor.data_ptr
+
+
+class Parameters:
+    """Buffers of parameters, kept while the parameter's memory stays where it is.
+
+    A kept buffer owns a reference to the memory, so an equal address is the same memory and an
+    in-place update is seen. A parameter that is not dense is copied, so its version counts too.
+    """
+
+    def __init__(
+        self, static: Sequence[tuple[int, int, tuple[int, ...] | None]], count: int
+    ) -> None:
+        self.slots = [slot for slot, _, _ in static]
+        self.orders = [order for _, _, order in static]
+        positions = [position for _, position, _ in static]
+        many = len(positions) > 1
+        self.pick: Callable[[list[Any]], Sequence[torch.Tensor]] = (
+            operator.itemgetter(*positions) if many else lambda args: [args[p] for p in positions]
+        )
+        # One object holds both lists, so that a reader in another thread sees a matching pair.
+        self.known: tuple[list[int], list[Buffer | None]] = ([-1] * len(positions), [None] * count)
+        """The parameters' addresses, and all `count` buffers of a call with theirs in place."""
+        self.copied: dict[int, int] = {}
+        """Index of each parameter that had to be copied, and its version then."""
+
+    def fill(self, args: list[Any]) -> list[Any]:
+        """The list of a call's buffers, with those of the parameters in place."""
+        tensors = self.pick(args)
+        addresses = list(map(_data_ptr, tensors))
+        known, buffers = self.known
+        if addresses != known or (self.copied and self._copies_are_stale(tensors)):
+            buffers = self._refresh(tensors, addresses)
+        return buffers.copy()
+
+    def _copies_are_stale(self, tensors: Sequence[torch.Tensor]) -> bool:
+        return any(tensors[index]._version != seen for index, seen in self.copied.items())
+
+    def _refresh(
+        self, tensors: Sequence[torch.Tensor], addresses: list[int]
+    ) -> list[Buffer | None]:
+        known, buffers = self.known
+        buffers = buffers.copy()
+        for index, tensor in enumerate(tensors):
+            if addresses[index] == known[index] and index not in self.copied:
+                continue
+            order = self.orders[index]
+            dense = tensor if order is None else tensor.permute(order)
+            if dense.is_contiguous():
+                self.copied.pop(index, None)
+            else:
+                self.copied[index] = tensor._version
+                dense = dense.contiguous()
+            buffers[self.slots[index]] = to_buffer(dense)
+        self.known = (addresses, buffers)
+        return buffers
+
+
+class Writes:
+    """Arguments that MAX writes to: in place, or where they have gaps, to a copy first."""
+
+    def __init__(self, arguments: Sequence[tuple[int, int, tuple[int, ...] | None]]) -> None:
+        self.arguments = arguments
+
+    def begin(
+        self, args: list[Any], buffers: list[Any]
+    ) -> list[tuple[torch.Tensor, torch.Tensor | None]]:
+        """Each argument in the order of its memory, and the copy that MAX writes to, if any."""
+        written: list[tuple[torch.Tensor, torch.Tensor | None]] = []
+        for slot, position, order in self.arguments:
+            tensor = args[position]
+            dense = tensor if order is None else tensor.permute(order)
+            if dense.is_contiguous():
+                written.append((tensor, None))
+                continue
+            copy = dense.contiguous()
+            buffers[slot] = to_buffer(copy)
+            written.append((dense, copy))
+        return written
+
+    def end(self, written: list[tuple[torch.Tensor, torch.Tensor | None]]) -> None:
+        """Bring copies back, and say to PyTorch that the tensors changed.
+
+        Autograd looks at a tensor's version, and so do packed weights.
+        """
+        with torch.no_grad():
+            for tensor, copy in written:
+                if copy is not None:
+                    tensor.copy_(copy)
+        torch.autograd.graph.increment_version([t for t, copy in written if copy is None])

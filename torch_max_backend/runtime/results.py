@@ -1,0 +1,86 @@
+"""MAX's outputs to the program's results: permuted back, complex, ints computed from sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import sympy
+import torch
+from torch.utils._sympy.printers import PythonPrinter
+
+from torch_max_backend.program import (
+    Program,
+    SymbolInput,
+    SymbolOutput,
+    SymSize,
+    TensorInput,
+    TensorOutput,
+    inverse,
+)
+
+
+def finisher(program: Program) -> Callable[[list[Any], Any], list[Any]] | None:
+    """What turns MAX's outputs into the program's; None if they are the same."""
+    if all(
+        isinstance(o, TensorOutput) and o.order is None and not o.is_complex
+        for o in program.outputs
+    ):
+        return None
+    steps: list[tuple[str, Any]] = []
+    tensor_index = number_index = 0
+    for output in program.outputs:
+        if isinstance(output, TensorOutput):
+            restore = None if output.order is None else inverse(output.order)
+            steps.append(
+                ("complex", tensor_index)
+                if output.is_complex
+                else ("tensor", (tensor_index, restore))
+            )
+            tensor_index += 1
+        elif isinstance(output, SymbolOutput):
+            steps.append(("number", number_index))
+            number_index += 1
+        else:
+            steps.append(("value", output.value))
+
+    def finish(tensors: list[Any], numbers: Any) -> list[Any]:
+        results = []
+        for kind, what in steps:
+            if kind == "tensor":
+                index, restore = what
+                tensor = tensors[index]
+                results.append(tensor if restore is None else tensor.permute(restore))
+            elif kind == "complex":
+                results.append(torch.view_as_complex(tensors[what]))
+            else:
+                results.append(numbers[what] if kind == "number" else what)
+        return results
+
+    return finish
+
+
+def size_reader(program: Program) -> Callable[[list[Any]], tuple[int, ...]] | None:
+    """A function from the arguments to the program's int results; None if it has none."""
+    wanted = [output.expr for output in program.outputs if isinstance(output, SymbolOutput)]
+    if not wanted:
+        return None
+    places: dict[str, str] = {}
+    for position, item in enumerate(program.inputs):
+        if isinstance(item, SymbolInput) and isinstance(item.expr, sympy.Symbol):
+            places[item.expr.name] = f"args[{position}]"
+        elif isinstance(item, TensorInput):
+            for i, size in enumerate(item.spec.shape):
+                if isinstance(size, sympy.Symbol):
+                    places.setdefault(size.name, f"args[{position}].shape[{i}]")
+    names = sorted({str(s) for expr in wanted for s in _symbols(expr)})
+    printer = PythonPrinter()
+    results = "".join(f"{printer.doprint(sympy.sympify(expr))}, " for expr in wanted)
+    bindings = ", ".join(f"{name}={places[name]}" for name in names)
+    # Built once from sympy's own printer; evaluating the expression tree at each call is slow.
+    source = f"lambda args: (lambda {', '.join(names)}: ({results}))({bindings})"
+    return eval(source, {"math": __import__("math")})
+
+
+def _symbols(expr: SymSize) -> set[sympy.Symbol]:
+    return expr.free_symbols if isinstance(expr, sympy.Expr) else set()
