@@ -1,0 +1,74 @@
+"""`python -m torch_max_backend`: the commands as a whole, their help and their exit codes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from torch_max_backend import cli
+
+COMMANDS = Path(cli.__file__).parent
+NAMES = sorted(path.stem for path in COMMANDS.glob("*.py") if path.stem != "__init__")
+
+
+def test_every_file_is_a_command() -> None:
+    assert sorted(module.__name__.rpartition(".")[2] for module in cli.COMMANDS) == NAMES
+
+
+@pytest.mark.parametrize("arguments", [[], *([name] for name in NAMES)], ids=" ".join)
+def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([*arguments, "--help"])
+    assert stopped.value.code == 0
+    text = capsys.readouterr().out
+    if arguments:
+        module = next(m for m in cli.COMMANDS if m.__name__.endswith(arguments[0]))
+        assert module.HELP in " ".join(text.split())
+    else:
+        assert all(f"\n    {name} " in text for name in NAMES)
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["nonsense"], ["cache"], ["cache", "burn"], ["ops", "x"]]
+)
+def test_wrong_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(arguments)
+    assert stopped.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("usage: python -m torch_max_backend")
+
+
+def test_a_wrong_variable_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TORCH_MAX_BACKEND_CACHE_MB", "plenty")
+    assert cli.main(["cache", "size"]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("torch_max_backend cache: TORCH_MAX_BACKEND_CACHE_MB='plenty'")
+    assert captured.err.count("\n") == 1
+
+
+def test_the_installed_command_is_main() -> None:
+    (script,) = entry_points(group="console_scripts", name="torch-max-backend")
+    assert script.load() is cli.main
+
+
+def test_as_a_module() -> None:
+    """The exit code reaches the shell, and a reader that goes away leaves no traceback."""
+    command = f"{sys.executable} -m torch_max_backend"
+    wrong = subprocess.run([*command.split(), "docs", "nonsense"], capture_output=True, text=True)
+    assert wrong.returncode == 2
+    assert "Traceback" not in wrong.stderr
+
+    piped = subprocess.run(
+        ["bash", "-c", f"{command} ops | head -n 1"], capture_output=True, text=True
+    )
+    assert piped.stdout.count("\n") == 1
+    assert piped.stderr == ""

@@ -1,0 +1,47 @@
+"""`cache`: the compiled graphs on disk."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from rich.console import Console
+from rich.table import Table
+
+from torch_max_backend.engine import artifacts
+
+HELP = "list, measure or remove the compiled graphs on disk"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "action",
+        choices=["ls", "size", "clear"],
+        help="ls: one line per artifact; size: how much space they take; clear: remove them all",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it in the store that the environment names; always 0."""
+    store = artifacts.default_store()
+    if args.action == "size":
+        print(f"{store.size() / 2**20:.1f} MiB of {store.limit / 2**20:.0f} in {store.modules}")
+    elif args.action == "clear":
+        print(f"removed {store.clear()} artifacts from {store.modules}")
+    else:
+        _list(store)
+    return 0
+
+
+def _list(store: artifacts.ArtifactStore) -> None:
+    found = list(store.artifacts())
+    if not found:
+        print(f"no artifacts in {store.modules}")
+        return
+    table = Table("artifact", "MiB", "graphs", "last used")
+    for artifact in found:
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(artifact.used))
+        size = f"{artifact.bytes / 2**20:.1f}"
+        table.add_row(artifact.path.name, size, str(store.graphs_of(artifact)), used)
+    Console().print(table)
