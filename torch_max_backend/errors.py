@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from torch._ops import OpOverload, OpOverloadPacket
+
+ADDING_AN_OP = "docs/adding_an_op.md (python -m torch_max_backend docs adding_an_op)"
+"""The page on lowerings: its file in the repository, and the command that prints it anywhere."""
+
 
 class MaxCompilerError(Exception):
     """Base class: compiling or running a graph on MAX went wrong."""
@@ -41,3 +46,10 @@ class PackageError(MaxCompilerError):
 
 class FallbackWarning(UserWarning):
     """A part of a graph runs on PyTorch; the message names the op, the reason and the line."""
+
+
+def how_to_add(op: OpOverload | OpOverloadPacket) -> str:
+    """One sentence on how to add a lowering of `op`, for errors and warnings."""
+    packet = op.overloadpacket if isinstance(op, OpOverload) else op
+    name = str(packet).replace("::", ".")
+    return f"to add it: MAPPING_TORCH_ATEN_TO_MAX[torch.ops.{name}] = fn, see {ADDING_AN_OP}"

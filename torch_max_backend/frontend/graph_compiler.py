@@ -16,7 +16,7 @@ from torch._ops import OpOverload
 from torch_max_backend import flags
 from torch_max_backend.engine.graph import CompiledGraph, PartitionedGraph
 from torch_max_backend.engine.queue import ENGINE
-from torch_max_backend.errors import FallbackWarning, LoweringError, MaxCompilerError
+from torch_max_backend.errors import FallbackWarning, LoweringError, MaxCompilerError, how_to_add
 from torch_max_backend.frontend.complex_numbers import without_complex_numbers
 from torch_max_backend.frontend.fx_importer import import_fx, source_line
 from torch_max_backend.frontend.partition import Partition, divide, random_nodes, refused_nodes
@@ -216,10 +216,6 @@ def _report(parts: Partition, refused: Mapping[str, str]) -> None:
         if source:
             lines.append(f"  from {source}")
         if isinstance(node.target, OpOverload):
-            packet = str(node.target.overloadpacket).replace("::", ".")
-            lines.append(
-                "  to add a lowering: docs/adding_an_op.md, or "
-                f"MAPPING_TORCH_ATEN_TO_MAX[torch.ops.{packet}] = fn"
-            )
+            lines.append(f"  {how_to_add(node.target)}")
         lines.append('  to see an error instead: options={"fallback": "error"}')
         warnings.warn("\n".join(lines), FallbackWarning, stacklevel=2)

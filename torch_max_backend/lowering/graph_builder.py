@@ -31,7 +31,7 @@ from max.graph import (
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torch_max_backend.errors import LoweringError, MaxCompilerError, UnsupportedOpError
+from torch_max_backend.errors import LoweringError, MaxCompilerError, UnsupportedOpError, how_to_add
 from torch_max_backend.lowering import constants, shapes
 from torch_max_backend.lowering.devices import device_ref, is_on_max, max_dtype, torch_dtype
 from torch_max_backend.lowering.on_torch import is_random
@@ -98,10 +98,7 @@ def check_supported(program: Program) -> None:
     if others:
         count += ": also " + ", ".join(f"{op} ×{n}" for op, n in others.most_common())
     lines.append(f"  {count}")
-    packet = str(first.op.overloadpacket).replace("::", ".")
-    lines.append(
-        f"  to add it: docs/adding_an_op.md, or MAPPING_TORCH_ATEN_TO_MAX[torch.ops.{packet}] = fn"
-    )
+    lines.append(f"  {how_to_add(first.op)}")
     raise UnsupportedOpError("\n".join(lines))
 
 

@@ -14,7 +14,7 @@ import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
 from torch_max_backend import flags
-from torch_max_backend.errors import MappingError
+from torch_max_backend.errors import ADDING_AN_OP, MappingError
 from torch_max_backend.lowering import on_torch
 from torch_max_backend.lowering.decompositions import DECOMPOSITIONS, grouped_matmul
 
@@ -62,7 +62,7 @@ def _check(op: object, lowering: object) -> None:
     if not callable(lowering):
         raise MappingError(
             f"MAPPING_TORCH_ATEN_TO_MAX[{op}] = {lowering!r}: a lowering must be a function "
-            f"of the op's arguments, see docs/adding_an_op.md\n"
+            f"of the op's arguments, see {ADDING_AN_OP}\n"
             f"  schema: {_schemas(op)}\n  from {_users_line()}"
         )
 
