@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from torch_ir.compat import HigherOrderOperator, OpOverload, schema_of
 from torch_ir.errors import ConversionError
 from torch_ir.ir import TensorMeta, TensorRef, Value, references
 from torch_ir.ops.aten_ops import (
@@ -127,9 +128,9 @@ def call_arguments(
     """The arguments of a call by the op's own argument names, in the schema's order."""
     if target is operator.getitem:
         names: Sequence[str] = ("input", "index")
-    elif isinstance(target, torch._ops.OpOverload):
+    elif isinstance(target, OpOverload):
         names = argument_names(target)
-    elif isinstance(target, torch._ops.HigherOrderOperator):
+    elif isinstance(target, HigherOrderOperator):
         names = HIGHER_ORDER_ARGUMENTS.get(target.name(), ())
     else:
         names = ()
@@ -250,7 +251,7 @@ def bind_inputs(
         )
     queue = [TensorRef(meta.name) for meta in inputs]
     arguments: dict[str, Value] = {}
-    for parameter in overload._schema.arguments:
+    for parameter in schema_of(overload).arguments:
         kind = str(parameter.type)
         if parameter.name in attrs:
             arguments[parameter.name] = attrs[parameter.name]
@@ -262,5 +263,5 @@ def bind_inputs(
     unknown = set(attrs) - set(arguments)
     if unknown or queue:
         left = ", ".join(sorted(unknown) + [ref.name for ref in queue])
-        raise ConversionError(f"{overload._schema}\n  does not take: {left}")
+        raise ConversionError(f"{schema_of(overload)}\n  does not take: {left}")
     return arguments

@@ -20,10 +20,10 @@ from typing import Any
 
 import safetensors.torch
 import torch
-import torch.utils._pytree as pytree
 from rich.console import Console
 from rich.text import Text
 
+from torch_ir.compat import pytree
 from torch_ir.diff import diff_irs
 from torch_ir.errors import TorchIRError
 from torch_ir.executor import IRExecutor

@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, OutputKind
 
 from torch_ir.analyzer import NodeInfo, analyze_node, convert_value, meta_of
+from torch_ir.compat import FakeTensor, HigherOrderOperator, OpOverload
 from torch_ir.errors import ConversionError
 from torch_ir.functional import functionalize
 from torch_ir.ir import (
@@ -106,7 +106,7 @@ class _GraphConverter:
         self.values[node] = TensorRef(name)
 
     def _allow(self, node: fx.Node) -> None:
-        if isinstance(node.target, torch._ops.OpOverload):
+        if isinstance(node.target, OpOverload):
             registry.allow_namespace(node.target.namespace)
 
     def _free_name(self, name: str) -> str:
@@ -157,7 +157,7 @@ class _GraphConverter:
 
 
 def _inlines(node: fx.Node) -> bool:
-    if not isinstance(node.target, torch._ops.HigherOrderOperator):
+    if not isinstance(node.target, HigherOrderOperator):
         return False
     name = node.target.name()
     return name == "wrap_with_set_grad_enabled" or (

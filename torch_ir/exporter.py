@@ -15,13 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
-from torch._guards import TracingContext, tracing
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
-from torch.fx._lazy_graph_module import _use_lazy_graph_module
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from torch_ir.compat import (
+    RNN_WEIGHT_LIST,
+    FakeTensor,
+    FakeTensorMode,
+    export_fake_mode,
+    fake_parameter,
+    fake_tensor,
+    lazy_graph_modules,
+    pytree,
+    trace_in,
+    weight_tables,
+)
 from torch_ir.errors import ExportError
 from torch_ir.functional import functionalize
 from torch_ir.pause import paused_gc
@@ -32,14 +39,6 @@ __all__ = ["export_model", "model_name_of"]
 def model_name_of(model: torch.nn.Module) -> str:
     """The class name, used where no name is given."""
     return type(model).__name__
-
-
-def _fake_mode() -> FakeTensorMode:
-    # The options that torch.export gives its own mode.
-    shape_env = ShapeEnv(
-        tracked_fakes=[], prefer_deferred_runtime_asserts_over_guards=False, trace_asserts=True
-    )
-    return FakeTensorMode(shape_env=shape_env, allow_non_fake_inputs=True, export=True)
 
 
 class _StandIns:
@@ -64,14 +63,12 @@ class _StandIns:
                 tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta"
             )
             if self._mode is not None:
-                new = FakeTensor(self._mode, new, torch.device("cpu"))
+                new = fake_tensor(self._mode, new, "cpu")
         new.requires_grad_(tensor.requires_grad)
         if isinstance(tensor, torch.nn.Parameter):
-            if self._mode is None:
-                return torch.nn.Parameter(new, requires_grad=tensor.requires_grad)
-            # What nn.Parameter does to a subclass, less a detach that is traced: a tenth of the
-            # time of an export.
-            new._is_param = True
+            if isinstance(new, FakeTensor):
+                return fake_parameter(new)
+            return torch.nn.Parameter(new, requires_grad=tensor.requires_grad)
         return new
 
 
@@ -88,7 +85,7 @@ def _without_weights(model: torch.nn.Module, stand_ins: _StandIns) -> Iterator[d
     try:
         for path, module in model.named_modules(remove_duplicate=False):
             prefix = f"{path}." if path else ""
-            for table in (module._parameters, module._buffers):
+            for table in weight_tables(module):
                 for name, tensor in table.items():
                     if tensor is None:
                         continue
@@ -97,15 +94,17 @@ def _without_weights(model: torch.nn.Module, stand_ins: _StandIns) -> Iterator[d
                     real[prefix + name] = tensor
         for path, module in model.named_modules():
             prefix = f"{path}." if path else ""
-            for table in (module._parameters, module._buffers):
+            for table in weight_tables(module):
                 for name, tensor in list(table.items()):
                     if tensor is not None:
                         undo.append((table, name, tensor))
                         table[name] = stand_ins.of(tensor)
             if isinstance(module, torch.nn.RNNBase):  # keeps its weights in a list of its own, too
-                undo.append((vars(module), "_flat_weights", module._flat_weights))
-                flat = [None if t is None else stand_ins.of(t) for t in module._flat_weights]
-                vars(module)["_flat_weights"] = flat
+                flat = vars(module)[RNN_WEIGHT_LIST]
+                undo.append((vars(module), RNN_WEIGHT_LIST, flat))
+                vars(module)[RNN_WEIGHT_LIST] = [
+                    None if t is None else stand_ins.of(t) for t in flat
+                ]
             for name, value in list(vars(module).items()):
                 if isinstance(value, torch.Tensor) and value.is_meta:
                     undo.append((vars(module), name, value))
@@ -116,8 +115,7 @@ def _without_weights(model: torch.nn.Module, stand_ins: _StandIns) -> Iterator[d
         yield real
     finally:
         for module, name in added:
-            del module._buffers[name]
-            module._non_persistent_buffers_set.discard(name)
+            delattr(module, name)
         for table, name, tensor in reversed(undo):
             table[name] = tensor
 
@@ -158,17 +156,17 @@ def export_model(
             "example_inputs must be a tuple of positional inputs, "
             f"got {type(example_inputs).__name__}"
         )
-    mode = None if strict else _fake_mode()
+    mode = None if strict else export_fake_mode()
     device = "meta" if strict else "cpu"
     args, keywords = pytree.tree_map(
         lambda value: _trace_input(value, device), (example_inputs, dict(kwargs or {}))
     )
-    context = contextlib.nullcontext() if mode is None else tracing(TracingContext(mode))
+    context = contextlib.nullcontext() if mode is None else trace_in(mode)
     with _without_weights(model, _StandIns(mode)) as real:
         try:
             # Passes of torch.export generate code that nothing runs; lazily, it is never written.
             # Strict tracing reads attributes that only written code has.
-            with _quiet(), paused_gc(), _use_lazy_graph_module(not strict):
+            with _quiet(), paused_gc(), lazy_graph_modules(not strict):
                 with context, torch.no_grad():
                     program = torch.export.export(
                         model, args, keywords, dynamic_shapes=dynamic_shapes, strict=strict
@@ -195,7 +193,7 @@ def _quiet() -> Iterator[None]:
 
 def _restore_state(program: ExportedProgram, real: dict[str, Any]) -> None:
     """Replace stand-ins in the program by the model's own tensors."""
-    for table in (program._state_dict, program._constants):
+    for table in (program.state_dict, program.constants):
         for name in table:
             if name in real:
                 table[name] = real[name]

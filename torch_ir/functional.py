@@ -11,14 +11,12 @@ What the model leaves behind in buffers and inputs becomes mutation outputs of t
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 from typing import Any
 
 import torch
 from torch import fx
-from torch._export.utils import _get_decomp_for_cia
 from torch.export import ExportedProgram
 from torch.export.graph_signature import (
     ExportGraphSignature,
@@ -26,6 +24,16 @@ from torch.export.graph_signature import (
     OutputKind,
     OutputSpec,
     TensorArgument,
+)
+
+from torch_ir.compat import (
+    OpOverload,
+    composite_decomposition,
+    copy_program,
+    is_composite,
+    schema_of,
+    set_graph_signature,
+    storage_id,
 )
 
 __all__ = ["functionalize"]
@@ -38,7 +46,7 @@ _FRESH_COMPOSITES = frozenset(
         "batch_norm", "bilinear", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
         "conv_transpose2d", "conv_transpose3d", "group_norm", "layer_norm", "linear", "matmul",
         "max_pool1d", "max_pool2d", "max_pool3d", "rms_norm", "scaled_dot_product_attention",
-        "silu", "softmax", "log_softmax", "square", "conv2d.padding", "max", "min",
+        "silu", "softmax", "log_softmax", "square", "max", "min",
     }
 )  # fmt: skip
 
@@ -56,18 +64,18 @@ _DROPOUTS = frozenset(
 )
 
 
-def _schema_name(target: torch._ops.OpOverload) -> str:
-    return target._schema.name.partition("::")[2]
+def _schema_name(target: OpOverload) -> str:
+    return schema_of(target).name.partition("::")[2]
 
 
 @functools.cache
 def _writes(target: Any) -> tuple[int, ...]:
     """Positions of the arguments that the op writes into."""
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return ()
     return tuple(
         i
-        for i, argument in enumerate(target._schema.arguments)
+        for i, argument in enumerate(schema_of(target).arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     )
 
@@ -75,39 +83,36 @@ def _writes(target: Any) -> tuple[int, ...]:
 @functools.cache
 def _may_alias(target: Any) -> bool:
     """Whether a result of the op can share memory with an argument."""
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return True
-    if any(result.alias_info is not None for result in target._schema.returns):
+    if any(result.alias_info is not None for result in schema_of(target).returns):
         return not _writes(target)
-    composite = target._can_decompose() and target.has_kernel_for_dispatch_key(
-        torch._C.DispatchKey.CompositeImplicitAutograd
-    )
-    return composite and _schema_name(target) not in _FRESH_COMPOSITES
+    return is_composite(target) and _schema_name(target) not in _FRESH_COMPOSITES
 
 
 @functools.cache
-def _functional_twin(target: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
+def _functional_twin(target: OpOverload) -> OpOverload | None:
     """`aten.relu_.default` -> `aten.relu.default`, if their arguments are the same."""
     name = _schema_name(target)
     if target.namespace != "aten" or not name.endswith("_") or _writes(target) != (0,):
         return None
-    packet = getattr(aten, name[:-1], None)
-    twin = getattr(packet, target._overloadname, None) if packet is not None else None
+    overload = schema_of(target).overload_name or "default"
+    twin = getattr(getattr(aten, name[:-1], None), overload, None)
     if twin is None or _writes(twin):
         return None
-    mine, its = target._schema.arguments, twin._schema.arguments
+    mine, its = schema_of(target).arguments, schema_of(twin).arguments
     same = [(a.name, str(a.type)) for a in mine] == [(a.name, str(a.type)) for a in its]
-    return twin if same and len(twin._schema.returns) == 1 else None
+    return twin if same and len(schema_of(twin).returns) == 1 else None
 
 
 def _writes_hidden(node: fx.Node) -> bool:
     """Batch norm in training mode, and the like."""
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, OpOverload):
         return False
     parameter = _HIDDEN_WRITES.get(_schema_name(node.target))
     if parameter is None:
         return False
-    names = [argument.name for argument in node.target._schema.arguments]
+    names = [argument.name for argument in schema_of(node.target).arguments]
     position = names.index(parameter)
     flag = node.args[position] if position < len(node.args) else node.kwargs.get(parameter, False)
     statistics = [node.args[names.index(n)] for n in ("running_mean", "running_var")]
@@ -135,7 +140,7 @@ def _keeps_meta(node: fx.Node, value: fx.Node) -> bool:
 
 
 def _promotes(
-    node: fx.Node, twin: torch._ops.OpOverload, known: dict[tuple[Any, ...], torch.dtype | None]
+    node: fx.Node, twin: OpOverload, known: dict[tuple[Any, ...], torch.dtype | None]
 ) -> bool:
     """Whether the functional twin gives another dtype than the in-place op keeps.
 
@@ -163,7 +168,7 @@ def _decides_dtype(argument: Any) -> Any:
 
 def _rewrite(ep: ExportedProgram, writers: list[fx.Node]) -> ExportedProgram | None:
     """Rule 2 for every writer, or None (and no change) if it does not hold for one of them."""
-    twins: dict[fx.Node, torch._ops.OpOverload] = {}
+    twins: dict[fx.Node, OpOverload] = {}
     dtypes: dict[tuple[Any, ...], torch.dtype | None] = {}
     for node in writers:
         value, twin = node.args[0] if node.args else None, _functional_twin(node.target)
@@ -223,8 +228,11 @@ def _add_mutations(ep: ExportedProgram, mutated: dict[str, fx.Node]) -> None:
     output = ep.graph.output_node()
     values = [mutated[s.arg.name] for s in signature.input_specs if s.arg and s.arg.name in mutated]
     output.args = ((*values, *output.args[0]),)
-    ep._graph_signature = ExportGraphSignature(
-        input_specs=signature.input_specs, output_specs=specs + signature.output_specs
+    set_graph_signature(
+        ep,
+        ExportGraphSignature(
+            input_specs=signature.input_specs, output_specs=specs + signature.output_specs
+        ),
     )
 
 
@@ -250,19 +258,19 @@ def _silent_aliases(ep: ExportedProgram) -> dict[Any, Any]:
     for node in ep.graph.nodes:
         if node.op != "call_function" or not _may_alias(node.target):
             continue
-        if not isinstance(node.target, torch._ops.OpOverload):
+        if not isinstance(node.target, OpOverload):
             continue
-        announced = any(result.alias_info is not None for result in node.target._schema.returns)
+        announced = any(result.alias_info is not None for result in schema_of(node.target).returns)
         sources = {_storage(argument) for argument in node.all_input_nodes} - {None}
         if not announced and _storage(node) in sources:
-            found[node.target] = _get_decomp_for_cia(node.target)
+            found[node.target] = composite_decomposition(node.target)
     return found
 
 
 def _storage(node: fx.Node) -> int | None:
     """Identity of the memory that a traced value stands for."""
     value = node.meta.get("val")
-    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+    return storage_id(value) if isinstance(value, torch.Tensor) else None
 
 
 def _drop_idle_dropout(ep: ExportedProgram) -> None:
@@ -293,8 +301,7 @@ def functionalize(ep: ExportedProgram, *, in_place: bool = False) -> ExportedPro
     if not hidden and not any(_writes(node.target) for node in nodes):
         return ep
     if not in_place:
-        signature = copy.deepcopy(ep.graph_signature)
-        ep = ep._update(copy.deepcopy(ep.graph_module), signature)
+        ep = copy_program(ep)
     _drop_idle_dropout(ep)
     if not hidden:
         writers = [n for n in ep.graph.nodes if n.op == "call_function" and _writes(n.target)]

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from torch_ir.compat import OpOverload, kernel_of, schema_of
 from torch_ir.errors import ExecutionError
 from torch_ir.ir import GraphRef, OpNode, Subgraph, TensorRef, Value, references
 from torch_ir.ops import registry
@@ -107,7 +108,7 @@ _SHARED = frozenset({int, float, bool, str})
 """Types whose equal literals share a slot, but for 0.0, which equals -0.0."""
 
 
-def _overload_layout(node: OpNode, overload: torch._ops.OpOverload) -> _Layout:
+def _overload_layout(node: OpNode, overload: OpOverload) -> _Layout:
     left = dict.fromkeys(node.arguments)
     positional: list[str] = []
     keywords: list[str] = []
@@ -127,9 +128,9 @@ def _overload_layout(node: OpNode, overload: torch._ops.OpOverload) -> _Layout:
     if left:
         raise ExecutionError(
             f"node {node.name}: {node.op_type} has no argument {', '.join(left)}\n"
-            f"  its schema here is {overload._schema}"
+            f"  its schema here is {schema_of(overload)}"
         )
-    return _Layout(overload._op, tuple(positional), tuple(keywords))
+    return _Layout(kernel_of(overload), tuple(positional), tuple(keywords))
 
 
 class _Compiler:

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
+from torch_ir.compat import pytree
 from torch_ir.exporter import export_model
 from torch_ir.ir import IR
 from torch_ir.ops.aten_ops import op_type_of

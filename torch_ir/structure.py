@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 
+from torch_ir.compat import pytree
 from torch_ir.errors import ConversionError, ExecutionError
 from torch_ir.ir import TreeSpec
 

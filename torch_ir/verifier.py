@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 
+from torch_ir.compat import pytree
 from torch_ir.errors import TorchIRError
 from torch_ir.executor import IRExecutor
 from torch_ir.ir import IR, OpNode

@@ -547,6 +547,14 @@ def test_a_program_exported_by_hand_with_in_place_ops(function: Any) -> None:
     assert no_writes(ir) and torch.equal(execute_ir(ir, (X,)), model(X.clone()))
 
 
+def test_an_exported_program_with_an_input_named_like_a_builtin() -> None:
+    """FX renames `input` when it copies a graph; nn.Sequential calls its argument so."""
+    model = nn.Sequential(nn.Linear(6, 4), nn.ReLU(inplace=True))
+    ir = convert_exported_program(torch.export.export(model, (X,)))
+    assert [meta.name for meta in ir.graph_inputs] == ["input"] and no_writes(ir)
+    assert torch.equal(execute_ir(ir, (X,), model.state_dict()), model(X))
+
+
 def test_extraction_reads_no_weights_and_leaves_the_model_alone() -> None:
     model = nn.Sequential(nn.Linear(6, 4), nn.LSTM(4, 3))
     before = {key: (id(t), t.clone()) for key, t in model.named_parameters()}

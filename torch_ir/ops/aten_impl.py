@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from torch_ir.compat import SYMBOLIC_MATH
+
 __all__ = ["PYTHON_OPS"]
 
 # fmt: off
@@ -23,8 +25,7 @@ _MATH = (
 )
 _TORCH = (
     "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sqrt", "sym_sum",
-    "_sym_cos", "_sym_cosh", "_sym_log2", "_sym_sin", "_sym_sinh", "_sym_sqrt", "_sym_tan",
-    "_sym_tanh",
+    *SYMBOLIC_MATH,
 )
 # fmt: on
 

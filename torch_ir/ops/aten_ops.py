@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from torch_ir.compat import HigherOrderOperator, OpOverload, schema_of
 from torch_ir.errors import ConversionError
 from torch_ir.ops import registry
 
@@ -48,9 +49,9 @@ _PYTHON_MODULES = {operator: "operator", math: "math", torch: "torch"}
 
 
 @functools.cache
-def argument_names(overload: torch._ops.OpOverload) -> tuple[str, ...]:
+def argument_names(overload: OpOverload) -> tuple[str, ...]:
     """Names of all arguments of an op, keyword-only ones included."""
-    return tuple(argument.name for argument in overload._schema.arguments)
+    return tuple(argument.name for argument in schema_of(overload).arguments)
 
 
 @functools.cache
@@ -62,9 +63,9 @@ def op_type_of(target: Any) -> str:
     >>> op_type_of(operator.mul)
     'operator.mul'
     """
-    if isinstance(target, torch._ops.OpOverload):
+    if isinstance(target, OpOverload):
         return str(target)
-    if isinstance(target, torch._ops.HigherOrderOperator):
+    if isinstance(target, HigherOrderOperator):
         return f"higher_order.{target.name()}"
     if target is operator.getitem:
         return "getitem"
@@ -85,18 +86,18 @@ class Parameter(NamedTuple):
 
 
 @functools.cache
-def parameters(overload: torch._ops.OpOverload) -> tuple[Parameter, ...]:
+def parameters(overload: OpOverload) -> tuple[Parameter, ...]:
     """All arguments of an op; reading them from the schema each time is slow."""
     return tuple(
         Parameter(a.name, a.kwarg_only, a.alias_info is not None and a.alias_info.is_write)
-        for a in overload._schema.arguments
+        for a in schema_of(overload).arguments
     )
 
 
-_resolved: dict[str, torch._ops.OpOverload] = {}
+_resolved: dict[str, OpOverload] = {}
 
 
-def resolve_overload(op_type: str) -> torch._ops.OpOverload | None:
+def resolve_overload(op_type: str) -> OpOverload | None:
     """PyTorch's op of that name; None if it does not exist here or may not be called.
 
     >>> resolve_overload("aten.relu.default")
@@ -117,7 +118,7 @@ def resolve_overload(op_type: str) -> torch._ops.OpOverload | None:
         found = getattr(packet, overload)
     except AttributeError:
         return None
-    if not isinstance(found, torch._ops.OpOverload):
+    if not isinstance(found, OpOverload):
         return None
     _resolved[op_type] = found
     return found

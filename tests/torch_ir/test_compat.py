@@ -1,0 +1,282 @@
+"""Private PyTorch APIs: each one exists and does what compat.py needs; no other file uses one."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import math
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.testing.private_names import private_uses
+
+# torch_ir is imported inside the tests: if PyTorch moved a name, importing it fails, and the first
+# test of this file still says which name it was.
+ROOT = Path(__file__).parents[2] / "torch_ir"
+COMPAT = ROOT / "compat.py"
+X = torch.arange(6.0).reshape(2, 3)
+RELU = torch.ops.aten.relu.default
+
+
+def imported_names() -> list[tuple[str, str]]:
+    """(module, name) of every import of PyTorch in compat.py."""
+    found = []
+    for node in ast.parse(COMPAT.read_text()).body:
+        if isinstance(node, ast.Import):
+            found += [(alias.name, "") for alias in node.names if alias.name.startswith("torch")]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
+            found += [(str(node.module), alias.name) for alias in node.names]
+    return found
+
+
+@pytest.mark.parametrize(("module", "name"), imported_names())
+def test_imported_name_exists(module: str, name: str) -> None:
+    where = f"torch_ir/compat.py imports {module}.{name}".rstrip(".")
+    try:
+        loaded = importlib.import_module(module)
+    except ImportError as error:
+        pytest.fail(f"{where}; PyTorch {torch.__version__} has no such module: {error}")
+    assert not name or hasattr(loaded, name), f"{where}; PyTorch {torch.__version__} moved it"
+
+
+@pytest.fixture
+def compat() -> ModuleType:
+    return importlib.import_module("torch_ir.compat")
+
+
+def test_every_name_is_exercised(compat: ModuleType) -> None:
+    missing = [name for name in compat.__all__ if f"test_{name.lower()}" not in globals()]
+    assert not missing
+
+
+# --- ops --------------------------------------------------------------------------------------
+
+
+def test_opoverload(compat: ModuleType) -> None:
+    assert isinstance(RELU, compat.OpOverload)
+    assert not isinstance(torch.ops.aten.relu, compat.OpOverload)
+    assert RELU.namespace == "aten" and str(RELU) == "aten.relu.default"
+
+
+def test_higherorderoperator(compat: ModuleType) -> None:
+    assert isinstance(torch.ops.higher_order.cond, compat.HigherOrderOperator)
+    assert torch.ops.higher_order.cond.name() == "cond"
+
+
+def test_schema_of(compat: ModuleType) -> None:
+    schema = compat.schema_of(torch.ops.aten.add_.Tensor)
+    assert schema.name == "aten::add_" and schema.overload_name == "Tensor"
+    assert [argument.name for argument in schema.arguments] == ["self", "other", "alpha"]
+    assert [argument.kwarg_only for argument in schema.arguments] == [False, False, True]
+    assert str(schema.arguments[0].type) == "Tensor"
+    assert schema.arguments[0].alias_info.is_write and schema.arguments[1].alias_info is None
+    assert schema.returns[0].alias_info is not None
+
+
+def test_kernel_of(compat: ModuleType) -> None:
+    assert torch.equal(compat.kernel_of(RELU)(-X), torch.zeros(2, 3))
+
+
+def test_is_composite(compat: ModuleType) -> None:
+    assert compat.is_composite(torch.ops.aten.einsum.default)
+    assert not compat.is_composite(RELU)
+
+
+def test_composite_decomposition(compat: ModuleType) -> None:
+    """`run_decompositions` uses it, and einsum becomes the view that it is."""
+
+    class Transpose(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.einsum("ij->ji", x)
+
+    einsum = torch.ops.aten.einsum.default
+    program = torch.export.export(Transpose(), (X,))
+    assert einsum in [node.target for node in program.graph.nodes]
+    program = program.run_decompositions({einsum: compat.composite_decomposition(einsum)})
+    assert torch.ops.aten.permute.default in [node.target for node in program.graph.nodes]
+
+
+def test_symbolic_math(compat: ModuleType) -> None:
+    for name in compat.SYMBOLIC_MATH:
+        function = getattr(math, name.removeprefix("_sym_"))
+        assert getattr(torch, name)(2) == pytest.approx(function(2)), name
+
+
+# --- tensors without memory -------------------------------------------------------------------
+
+
+def test_faketensormode(compat: ModuleType) -> None:
+    mode = compat.export_fake_mode()
+    assert isinstance(mode, compat.FakeTensorMode)
+
+
+def test_faketensor(compat: ModuleType) -> None:
+    with compat.export_fake_mode():
+        assert isinstance(torch.ones(2), compat.FakeTensor)
+
+
+def fake(compat: ModuleType, mode: Any, shape: tuple[int, ...] = (2, 3)) -> Any:
+    return compat.fake_tensor(mode, torch.empty(shape, device="meta"), "cpu")
+
+
+def test_fake_tensor(compat: ModuleType) -> None:
+    made = fake(compat, compat.export_fake_mode())
+    assert made.device == torch.device("cpu") and made.shape == (2, 3)
+    assert made.untyped_storage().device.type == "meta", "it has no memory"
+
+
+def test_fake_parameter(compat: ModuleType) -> None:
+    made = fake(compat, compat.export_fake_mode())
+    assert not isinstance(made, nn.Parameter)
+    assert compat.fake_parameter(made) is made and isinstance(made, nn.Parameter)
+
+
+def test_export_fake_mode(compat: ModuleType) -> None:
+    """The mode takes real tensors beside fake ones, and has symbols for dynamic sizes."""
+    mode = compat.export_fake_mode()
+    with mode:
+        assert (fake(compat, mode) + X).shape == (2, 3)
+    assert mode.shape_env is not None
+
+
+def test_trace_in(compat: ModuleType) -> None:
+    """`torch.export` accepts a model with fake weights, and adds no mode of its own."""
+    model = nn.Linear(3, 4)
+    mode = compat.export_fake_mode()
+    for table in compat.weight_tables(model):
+        for name, tensor in table.items():
+            table[name] = compat.fake_parameter(fake(compat, mode, tuple(tensor.shape)))
+    with compat.trace_in(mode), torch.no_grad():
+        program = torch.export.export(model, (X,))
+    output = program.graph.output_node().args[0][0].meta["val"]
+    assert output.fake_mode is mode and output.shape == (2, 4)
+
+
+def test_storage_id(compat: ModuleType) -> None:
+    a, b = torch.empty(4, device="meta"), torch.empty(4, device="meta")
+    assert compat.storage_id(a) == compat.storage_id(a.view(2, 2)) != compat.storage_id(b)
+
+
+# --- modules ----------------------------------------------------------------------------------
+
+
+def test_weight_tables(compat: ModuleType) -> None:
+    norm = nn.BatchNorm1d(3)
+    parameters, buffers = compat.weight_tables(norm)
+    assert list(parameters) == ["weight", "bias"]
+    assert list(buffers) == ["running_mean", "running_var", "num_batches_tracked"]
+    parameters["weight"] = X
+    assert norm.weight is X, "the tables are the module's own"
+
+
+def test_rnn_weight_list(compat: ModuleType) -> None:
+    lstm = nn.LSTM(3, 2)
+    flat = vars(lstm)[compat.RNN_WEIGHT_LIST]
+    assert all(a is b for a, b in zip(flat, lstm.parameters(), strict=True))
+    vars(lstm)[compat.RNN_WEIGHT_LIST] = [torch.zeros_like(weight) for weight in flat]
+    assert not lstm(X)[0].any(), "forward reads the list"
+
+
+# --- exported programs ------------------------------------------------------------------------
+
+
+def test_pytree(compat: ModuleType) -> None:
+    leaves, spec = compat.pytree.tree_flatten({"a": [1, 2], "b": 3})
+    assert leaves == [1, 2, 3] and spec.type is dict and spec.context == ["a", "b"]
+    assert [child.is_leaf() for child in spec.children()] == [False, True]
+    assert isinstance(
+        torch.export.export(nn.ReLU(), (X,)).call_spec.in_spec, compat.pytree.TreeSpec
+    )
+    paths, _ = compat.pytree.tree_flatten_with_path({"a": [1]})
+    assert compat.pytree.keystr(paths[0][0]) == "['a'][0]"
+    assert compat.pytree.SUPPORTED_NODES[list].flatten_fn([1, 2])[0] == [1, 2]
+    assert compat.pytree.SUPPORTED_SERIALIZED_TYPES[dict].serialized_type_name == "builtins.dict"
+
+
+def test_lazy_graph_modules(compat: ModuleType) -> None:
+    """Code is generated when it is asked for, not when the graph module is made."""
+    graph = torch.fx.Graph()
+    graph.output(graph.placeholder("x"))
+    with compat.lazy_graph_modules(True):
+        lazy = torch.fx._lazy_graph_module._make_graph_module(nn.Module(), graph)
+    with compat.lazy_graph_modules(False):
+        eager = torch.fx._lazy_graph_module._make_graph_module(nn.Module(), graph)
+    assert type(lazy) is not type(eager) and lazy(3) == eager(3) == 3
+
+
+def test_copy_program(compat: ModuleType) -> None:
+    model = nn.Linear(3, 4)
+    program = torch.export.export(model, (X,))
+    copied = compat.copy_program(program)
+    assert copied.graph is not program.graph
+    assert copied.graph_signature is not program.graph_signature
+    assert copied.graph_signature == program.graph_signature
+    assert copied.state_dict["weight"] is program.state_dict["weight"]
+    assert torch.equal(copied.module()(X), model(X))
+
+
+def test_set_graph_signature(compat: ModuleType) -> None:
+    program = torch.export.export(nn.ReLU(), (X,))
+    signature = compat.copy_program(program).graph_signature
+    compat.set_graph_signature(program, signature)
+    assert program.graph_signature is signature
+
+
+# --- no other file ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sorted(ROOT.rglob("*.py")) if path != COMPAT],
+    ids=lambda path: path.relative_to(ROOT).as_posix(),
+)
+def test_private_names_are_used_in_compat_only(path: Path) -> None:
+    uses = private_uses(path.read_text(), {"torch", "safetensors"})
+    assert not uses, f"{path.name}: move these into torch_ir/compat.py, with the reason: {uses}"
+
+
+def test_compat_itself_uses_private_names() -> None:
+    """The search finds what is there."""
+    found = {use.name for use in private_uses(COMPAT.read_text(), {"torch"})}
+    assert {"torch.utils._pytree", "torch._ops.OpOverload", "_schema", "_is_param"} <= found
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("import torch._ops", "torch._ops"),
+        ("import torch.utils._pytree as pytree", "torch.utils._pytree"),
+        ("from torch._ops import OpOverload", "torch._ops.OpOverload"),
+        ("from torch.utils import _pytree", "torch.utils._pytree"),
+        ("from torch.fx._lazy_graph_module import _use", "torch.fx._lazy_graph_module._use"),
+        ("from torch.fx.experimental import proxy_tensor", "torch.fx.experimental.proxy_tensor"),
+        ("torch._C._jit_get_all_schemas()", "_C"),
+        ("def f(op):\n    return op._schema", "_schema"),
+        ("op._schema = 1", "_schema"),
+        ("getattr(torch, '_sym_sqrt')", "_sym_sqrt"),
+        ("torch.fx.experimental.symbolic_shapes", "experimental"),
+    ],
+)
+def test_the_search_finds(source: str, name: str) -> None:
+    assert name in [use.name for use in private_uses(source, {"torch"})]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\nfrom torch.export import Dim",
+        "from torch_ir.files import write_whole",
+        "self._cache.clear()",
+        "point._fields",
+        "torch.__version__",
+        "getattr(module, name)",
+        "_private = 1\nprint(_private)",
+    ],
+)
+def test_the_search_leaves_alone(source: str) -> None:
+    assert private_uses(source, {"torch"}) == []
