@@ -22,9 +22,10 @@ from torch.utils import _pytree as pytree
 
 from torch_max_backend.engine.graph import CompiledGraph
 from torch_max_backend.engine.queue import kernel_packages
+from torch_max_backend.flags import Options
 from torch_max_backend.frontend.complex_numbers import without_complex_numbers
 from torch_max_backend.frontend.fx_importer import import_fx
-from torch_max_backend.program.passes.folding import fold_constants
+from torch_max_backend.program import Kind, passes
 
 _EXCLUDE = torch._C._ExcludeDispatchKeyGuard
 _FUNCTIONALIZE = torch._C.DispatchKeySet(torch._C.DispatchKey.Functionalize)
@@ -72,7 +73,8 @@ class OpCall:
 
 def graph_for_max(gm: fx.GraphModule) -> CompiledGraph:
     """The graph as the engine takes it; `UnsupportedOpError` names every op without a lowering."""
-    return CompiledGraph(fold_constants(import_fx(gm)), _never, kernel_packages())
+    program = passes.run(import_fx(gm), Kind.INFERENCE, Options())
+    return CompiledGraph(program, _never, kernel_packages())
 
 
 def _never(args: list[Any]) -> list[Any]:

@@ -23,10 +23,7 @@ from torch_max_backend.frontend.partition import Partition, divide, random_nodes
 from torch_max_backend.lowering import graph_builder, on_torch
 from torch_max_backend.lowering.registry import decomposition_table
 from torch_max_backend.observe import profiling, stats
-from torch_max_backend.program import BoxedCall, Kind
-from torch_max_backend.program.passes.folding import fold_constants
-from torch_max_backend.program.passes.fusion import fuse
-from torch_max_backend.program.passes.pack_weights import pack_weights
+from torch_max_backend.program import BoxedCall, Kind, passes
 
 Runnable = CompiledGraph | PartitionedGraph
 aten = torch.ops.aten
@@ -101,11 +98,7 @@ class GraphCompiler:
         """The graph, lowered (which raises its errors) unless that is the background's work."""
         placeholders = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
         positions = [i for i, name in enumerate(placeholders) if name in static]
-        program = fold_constants(import_fx(gm, positions))
-        if kind is Kind.INFERENCE:
-            program = fuse(program)
-            if self.options.pack_weights:
-                program = pack_weights(program)
+        program = passes.run(import_fx(gm, positions), kind, self.options)
         what = profiling.describe(gm, kind.value)
         graph = CompiledGraph(
             program, self._waiting(gm), self.kernels, what, kind, self.may_fall_back

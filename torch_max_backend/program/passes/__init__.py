@@ -1,1 +1,52 @@
-"""Passes: each takes a `Program` and returns an equivalent one."""
+"""The passes over a `Program`, in order: each takes one and returns an equivalent one.
+
+`run` is the only way into them, for the backend and for its tests. One pass per file, its rules
+numbered in its docstring; to add a pass, write its file and a line in `PIPELINE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch_max_backend.flags import Options
+from torch_max_backend.program.passes import folding, fusion, pack_weights
+from torch_max_backend.program.program import Kind, Program
+
+
+def _always(options: Options) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One pass, and the graphs that it applies to."""
+
+    run: Callable[[Program], Program]
+    kinds: frozenset[Kind] = frozenset(Kind)
+    wanted: Callable[[Options], bool] = _always
+    """Whether the user's options allow it."""
+
+    @property
+    def name(self) -> str:
+        return self.run.__name__
+
+    def applies(self, kind: Kind, options: Options) -> bool:
+        return kind in self.kinds and self.wanted(options)
+
+
+_INFERENCE = frozenset({Kind.INFERENCE})
+
+PIPELINE: tuple[Pass, ...] = (
+    Pass(folding.fold_constants),
+    Pass(fusion.fuse, _INFERENCE),
+    Pass(pack_weights.pack_weights, _INFERENCE, lambda options: options.pack_weights),
+)
+
+
+def run(program: Program, kind: Kind, options: Options) -> Program:
+    """`program` after every pass that applies to graphs of its kind under `options`."""
+    for item in PIPELINE:
+        if item.applies(kind, options):
+            program = item.run(program)
+    return program
