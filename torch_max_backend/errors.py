@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch._ops import OpOverload, OpOverloadPacket
 
-ADDING_AN_OP = "docs/adding_an_op.md (python -m torch_max_backend docs adding_an_op)"
-"""The page on lowerings: its file in the repository, and the command that prints it anywhere."""
+ADDING_AN_OP = "python -m torch_max_backend docs adding_an_op"
+"""Prints the page on lowerings. A path would be of no use where only the wheel is installed."""
 
 
 class MaxCompilerError(Exception):

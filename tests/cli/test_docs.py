@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,25 @@ def test_an_installation_without_pages(
     monkeypatch.setattr(docs, "__file__", str(tmp_path / "a" / "b" / "docs.py"))
     assert cli.main(["docs"]) == 2
     assert "this installation has no pages" in capsys.readouterr().err
+
+
+def texts(path: Path) -> list[str]:
+    """The string literals of a file that a user may see: all but docstrings."""
+    tree = ast.parse(path.read_text())
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone
+    ]
+
+
+def test_messages_name_pages_that_open() -> None:
+    named = set()
+    for package in ("torch_max_backend", "torch_ir"):
+        for path in (ROOT / package).rglob("*.py"):
+            for text in texts(path):
+                named.update(re.findall(r"torch_max_backend docs (\w+)", text))
+                assert not re.search(r"docs/\w+\.md", text), f"{path} names a file of the checkout"
+    assert "adding_an_op" in named
+    assert named <= docs.find_pages().keys()

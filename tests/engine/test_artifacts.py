@@ -7,14 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.engine import empty_caches
+from tests.engine.empty_caches import script
 from torch_max_backend.engine.artifacts import ArtifactStore
-from torch_max_backend.lowering import mojo_kernels
 
 MEGABYTE = 2**20
 
@@ -56,11 +57,28 @@ def test_a_damaged_artifact_is_a_miss(store: ArtifactStore, damage: str) -> None
     assert store.find("a") is not None
 
 
-@pytest.mark.parametrize("text", ["", "garbage", "x.mef zero abc", "../../etc/passwd 0 abc"])
+@pytest.mark.parametrize("text", ["", "garbage", "{name} zero {sum}", "{name} 0", "x.mef 0 {sum}"])
 def test_a_foreign_graph_entry_is_a_miss(store: ArtifactStore, text: str) -> None:
     store.add(["a"], writes(b"code"))
-    (store.graphs / "a").write_text(text)
+    name, _, checksum = (store.graphs / "a").read_text().split()
+    (store.graphs / "a").write_text(text.format(name=name, sum=checksum))
     assert store.find("a") is None
+
+
+@pytest.mark.parametrize("checksum", ["the right one", "another"])
+def test_a_graph_entry_reaches_no_file_outside_the_store(
+    store: ArtifactStore, tmp_path: Path, checksum: str
+) -> None:
+    """It is neither loaded nor, as a damaged artifact would be, removed."""
+    store.add(["a"], writes(b"code"))
+    entry = store.graphs / "a"
+    right = entry.read_text().split()[2]
+    outside = tmp_path / "outside.mef"
+    for name in ("../outside.mef", str(outside)):
+        outside.write_bytes(b"code")
+        entry.write_text(f"{name} 0 {right if checksum == 'the right one' else 'abc'}")
+        assert store.find("a") is None
+        assert outside.read_bytes() == b"code"
 
 
 def test_the_least_recently_used_goes_first(store: ArtifactStore) -> None:
@@ -88,35 +106,89 @@ def test_clear(store: ArtifactStore) -> None:
     assert store.find("a") is None and store.size() == 0 and list(store.artifacts()) == []
 
 
-PART = b"0123456789" * 2000
+CHANGES = {"open", "write", "close", "__exit__", "mkdir", "rmdir", "rename", "replace", "unlink"}
+"""C functions that change files: between two of their calls the disk stays as it is."""
 
 
-def write_for_ever(store: ArtifactStore) -> None:
+def killed_at(moment: int, work: Callable[[], object]) -> bool:
+    """Run `work` in a child that kills itself before its `moment`-th change; False if it ended."""
+    child = os.fork()
+    if child == 0:
+        made = itertools.count()
+
+        def kill_in_time(frame: object, event: str, argument: object) -> None:
+            name = getattr(argument, "__name__", "")
+            if event == "c_call" and name in CHANGES and next(made) == moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        status = 1
+        try:
+            sys.setprofile(kill_in_time)
+            work()
+            sys.setprofile(None)
+            status = 0
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    assert code in (0, -signal.SIGKILL), f"the writer failed with {code}"
+    return code != 0
+
+
+OLD, NEW = b"old" * 100, b"new" * 100
+
+
+def content(store: ArtifactStore, key: str) -> bytes | None:
+    found = store.find(key)
+    return None if found is None else found[0].read_bytes()
+
+
+def in_two_parts(whole: bytes) -> Callable[[Path], None]:
     def export(path: Path) -> None:
-        with open(path, "wb") as file:
-            for _ in range(50):
-                file.write(PART)
-                file.flush()
+        with open(path, "wb", buffering=0) as file:
+            file.write(whole[:150])
+            file.write(whole[150:])
 
-    for number in itertools.count():
-        store.add([f"graph{number % 7}", "shared"], export)
+    return export
 
 
-def test_killed_writers_leave_a_usable_store(store: ArtifactStore) -> None:
-    """50 writers, each killed at another moment: whatever is found is whole."""
-    whole = PART * 50
-    for number in range(50):
-        child = os.fork()
-        if child == 0:
-            write_for_ever(store)
-        time.sleep(0.0013 * number)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        for key in ["shared", *(f"graph{n}" for n in range(7))]:
-            found = store.find(key)
-            assert found is None or found[0].read_bytes() == whole
-    store.add(["shared"], writes(whole))
-    assert store.find("shared") is not None
+def test_a_writer_killed_at_any_moment_leaves_a_usable_store(store: ArtifactStore) -> None:
+    """What was stored before stays found and whole; the new graph is found whole or not at all."""
+    kept = store.add(["kept", "shared"], writes(OLD))
+    found = []
+    for moment in itertools.count():
+        killed = killed_at(moment, lambda: store.add(["new", "shared"], in_two_parts(NEW)))
+        assert store.find("kept") == (kept, 0) and content(store, "kept") == OLD
+        assert content(store, "shared") in (OLD, NEW)
+        found.append(content(store, "new"))
+        if not killed:
+            break
+        for path in [*store.graphs.glob("new"), *store.modules.glob("*.mef")]:
+            path.unlink()  # the next writer begins where this one did
+        store.add(["kept", "shared"], writes(OLD))
+    assert found[0] is None and found[-1] == NEW == content(store, "shared")
+    assert set(found) == {None, NEW} and found.index(NEW) < len(found) - 1
+    assert list(store.modules.glob("new-*")), "no writer was killed inside its export"
+
+
+def test_an_artifact_that_is_written_again_is_found_throughout(store: ArtifactStore) -> None:
+    store.add(["a", "b"], writes(OLD))
+    for moment in itertools.count():
+        killed = killed_at(moment, lambda: store.add(["a", "b"], in_two_parts(OLD)))
+        assert content(store, "a") == content(store, "b") == OLD
+        if not killed:
+            break
+    assert moment > 10
+
+
+def test_what_killed_writers_left_is_removed(store: ArtifactStore) -> None:
+    for name, age in (("new-dead", 7200), ("new-alive", 0)):
+        stray = store.modules / name
+        stray.mkdir(parents=True)
+        (stray / "half.mef").write_bytes(b"half")
+        os.utime(stray, (time.time() - age,) * 2)
+    store.add(["a"], writes(b"code"))
+    assert [path.name for path in store.modules.glob("new-*")] == ["new-alive"]
 
 
 PROGRAM = """
@@ -145,22 +217,12 @@ PROGRAM = """
 
 
 def test_a_second_process_compiles_nothing_and_traces_nothing(tmp_path: Path) -> None:
-    script = tmp_path / "program.py"
-    script.write_text(textwrap.dedent(PROGRAM))
-    cache = tmp_path / "cache"
-    cache.mkdir()
-    mojo_kernels.precompile(mojo_kernels.package())
-    (cache / "kernels").symlink_to(mojo_kernels.package().parent)  # they are not the question
+    program, environment = script(tmp_path, PROGRAM), empty_caches.environment(tmp_path)
 
     def run(*names: str) -> tuple[int, int]:
         """How many Modules were compiled, and how many graphs AOTAutograd traced."""
-        environment = {
-            **os.environ,
-            "TORCH_MAX_BACKEND_CACHE_DIR": str(cache),
-            "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "torch"),
-        }
         done = subprocess.run(
-            [sys.executable, script, *names],
+            [sys.executable, program, *names],
             env=environment,
             capture_output=True,
             text=True,
@@ -172,6 +234,6 @@ def test_a_second_process_compiles_nothing_and_traces_nothing(tmp_path: Path) ->
 
     assert run("square", "shift", "both") == (1, 3)
     assert run("both", "square") == (0, 0), "the same graphs in another batch were made again"
-    for path in (cache / "artifacts").iterdir():
+    for path in (tmp_path / "cache" / "artifacts").iterdir():
         path.unlink()
     assert run("square")[0] == 1, "traced graphs without their compiled code are compiled again"

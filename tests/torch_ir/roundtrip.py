@@ -11,11 +11,16 @@ from typing import Any
 import jsonschema
 import torch
 
-from torch_ir import IR, extract_ir, load_ir
+from torch_ir import IR, OpNode, extract_ir, load_ir
 from torch_ir.schema import json_schema
 from torch_ir.verifier import verify_ir_with_state_dict
 
 _VALIDATOR = jsonschema.Draft202012Validator(json_schema())
+
+
+def node_of(ir: IR, op_type: str) -> OpNode:
+    """The first node that calls the op."""
+    return next(node for node in ir.nodes if node.op_type == op_type)
 
 
 def assert_same_ir(left: IR, right: IR) -> None:

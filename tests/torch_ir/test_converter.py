@@ -1,4 +1,4 @@
-"""What a graph can hold, each kind once: through extraction, a file, and a verified run."""
+"""Each kind of thing that a graph can contain: through extraction, a file, and a verified run."""
 
 from __future__ import annotations
 
@@ -11,33 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from tests.torch_ir.roundtrip import roundtrip
-from torch_ir import (
-    IR,
-    ExecutionError,
-    ExportError,
-    convert_exported_program,
-    execute_ir,
-    export_model,
-    extract_ir,
-    verify_ir_with_state_dict,
-)
-
-
-class Calls(nn.Module):
-    """A model of one function."""
-
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
-
-
-def node_of(ir: IR, op_type: str) -> Any:
-    return next(node for node in ir.nodes if node.op_type == op_type)
-
+from tests.torch_ir.roundtrip import node_of, roundtrip
+from tests.torch_ir.small_models import Calls
+from torch_ir import ExecutionError, execute_ir, extract_ir, verify_ir_with_state_dict
 
 X = torch.linspace(-2, 2, 24).reshape(4, 6)
 
@@ -147,25 +123,6 @@ def test_non_persistent_buffer_of_a_meta_model_must_be_given() -> None:
     real = Rope()
     assert torch.equal(execute_ir(ir, (X,), dict(real.named_buffers())), real(X))
     assert verify_ir_with_state_dict(ir, real.state_dict(), real, (X,))[0]
-
-
-class PlainAttribute(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = torch.arange(1.0, 7.0)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * self.scale
-
-
-@pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_plain_tensor_attribute(device: str) -> None:
-    with torch.device(device):
-        model = PlainAttribute()
-    ir = extract_ir(model, (X,))
-    assert isinstance(vars(model)["scale"], torch.Tensor), "the model is as it was"
-    real = PlainAttribute()
-    assert verify_ir_with_state_dict(ir, {}, real, (X,))[0]
 
 
 def test_tied_weights_are_one_weight(tmp_path: Path) -> None:
@@ -328,168 +285,7 @@ def test_data_dependent_size(tmp_path: Path) -> None:
     assert torch.equal(execute_ir(ir, (other,)), (other > 0).nonzero())
 
 
-# --- mutation ----------------------------------------------------------------------------------
-
-
-class Mutating(nn.Module):
-    count: torch.Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("count", torch.zeros(()))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        self.count.add_(1)
-        x.view(-1)[0] = 100.0
-        return x * self.count
-
-
-def test_mutations_are_outputs_and_applied_only_on_request(tmp_path: Path) -> None:
-    model = Mutating()
-    ir = roundtrip(model, (X.clone(),), tmp_path)
-    assert [(m.kind, m.target) for m in ir.mutations] == [("buffer", "count"), ("input", "x")]
-    assert float(model.count) == 0, "verification leaves the model as it was"
-    weights, x = {"count": torch.zeros(())}, X.clone()
-    first = execute_ir(ir, (x,), weights)
-    assert float(weights["count"]) == 0 and torch.equal(x, X)
-    execute_ir(ir, (x,), weights, apply_mutations=True)
-    assert float(weights["count"]) == 1 and float(x[0, 0]) == 100
-    assert torch.equal(first, model(X.clone()))
-
-
-def no_writes(ir: IR) -> bool:
-    nodes = [*ir.nodes, *(node for graph in ir.subgraphs.values() for node in graph.nodes)]
-    return not any(
-        node.op_type.split(".")[1].endswith("_") for node in nodes if "." in node.op_type
-    )
-
-
-def _on_a_view(x: torch.Tensor) -> torch.Tensor:
-    y = x + 0
-    y.view(-1).relu_()
-    return y
-
-
-def _twice(x: torch.Tensor) -> torch.Tensor:
-    y = x + 0
-    before = y * 2
-    y.add_(1)
-    y.mul_(3)
-    return y + before
-
-
-def _through_a_no_op(x: torch.Tensor) -> torch.Tensor:
-    y = x + 0
-    F.dropout(y, training=False).neg_()
-    return y
-
-
-def _through_a_hidden_view(x: torch.Tensor) -> torch.Tensor:
-    y = x + 0
-    torch.einsum("ij->ji", y).neg_()
-    return y
-
-
-def _in_a_branch(x: torch.Tensor) -> torch.Tensor:
-    return torch.cond(x.sum() > 0, lambda t: t.clone().relu_(), lambda t: t.clone().neg_(), (x,))
-
-
-def _without_gradients(x: torch.Tensor) -> torch.Tensor:
-    y = x + 0
-    with torch.enable_grad():
-        y.exp_()
-    return y
-
-
-def _compared(x: torch.Tensor) -> torch.Tensor:
-    y = x + 0
-    y.gt_(0)
-    return y * 2
-
-
-def _negated(x: torch.Tensor) -> torch.Tensor:
-    y = x.round().int()
-    y.logical_not_()
-    return y
-
-
-def _with_another_dtype(x: torch.Tensor) -> torch.Tensor:
-    y = x.half()
-    y.add_(x)
-    return y
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        _on_a_view,
-        _twice,
-        _through_a_no_op,
-        _through_a_hidden_view,
-        _in_a_branch,
-        _without_gradients,
-        _with_another_dtype,
-        _compared,
-        _negated,
-    ],
-)
-def test_in_place_ops_become_functional(function: Any, tmp_path: Path) -> None:
-    assert no_writes(roundtrip(Calls(function), (X.clone(),), tmp_path))
-
-
-def test_simple_in_place_ops_keep_their_graph(tmp_path: Path) -> None:
-    model = nn.Sequential(nn.Conv1d(4, 4, 1), nn.BatchNorm1d(4), nn.ReLU(inplace=True)).eval()
-    ir = roundtrip(model, (X[None],), tmp_path)
-    assert [node.op_type for node in ir.nodes][-1] == "aten.relu.default" and len(ir.nodes) == 3
-
-
-def test_batch_norm_in_training_updates_its_statistics(tmp_path: Path) -> None:
-    model = nn.BatchNorm1d(6).train()
-    ir = roundtrip(model, (X,), tmp_path)
-    assert {m.target for m in ir.mutations} == {
-        "running_mean",
-        "running_var",
-        "num_batches_tracked",
-    }
-
-
 # --- control flow ------------------------------------------------------------------------------
-
-
-def test_cond(tmp_path: Path) -> None:
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fc = nn.Linear(6, 6)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return torch.cond(x.sum() > 0, lambda t: self.fc(t).sin(), lambda t: t - 1, (x,))
-
-    model = Model()
-    ir = roundtrip(model, (X + 1,), tmp_path)
-    assert len(ir.subgraphs) == 2 and node_of(ir, "higher_order.cond").subgraphs
-    for x in (X + 1, X - 1):
-        assert torch.equal(execute_ir(ir, (x,), model.state_dict()), model(x))
-
-
-def test_while_loop(tmp_path: Path) -> None:
-    def function(x: torch.Tensor) -> Any:
-        return torch.while_loop(
-            lambda i, t: i < 3, lambda i, t: (i + 1, t * 2), (torch.tensor(0), x)
-        )
-
-    ir = roundtrip(Calls(function), (X,), tmp_path)
-    assert torch.equal(execute_ir(ir, (X,))[1], X * 8)
-
-
-def test_scan(tmp_path: Path) -> None:
-    from torch._higher_order_ops.scan import scan
-
-    def function(x: torch.Tensor) -> Any:
-        return scan(lambda c, row: (c + row, c * row), torch.zeros(6), x)
-
-    ir = roundtrip(Calls(function), (X,), tmp_path)
-    torch.testing.assert_close(execute_ir(ir, (X,))[0], X.sum(0))
 
 
 def test_no_grad_region_is_put_in_line(tmp_path: Path) -> None:
@@ -502,88 +298,3 @@ def test_no_grad_region_is_put_in_line(tmp_path: Path) -> None:
 
     ir = roundtrip(Calls(function), (X,), tmp_path)
     assert not ir.subgraphs
-
-
-def test_autocast_region(tmp_path: Path) -> None:
-    def function(x: torch.Tensor) -> torch.Tensor:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            y = x @ x.T
-        return y.float()
-
-    roundtrip(Calls(function), (X,), tmp_path)
-
-
-# --- ways to extract ---------------------------------------------------------------------------
-
-
-def test_decompose_gives_core_aten(tmp_path: Path) -> None:
-    model = nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4))
-    ir = roundtrip(model, (X,), tmp_path, decompose=True)
-    ops = {node.op_type for node in ir.nodes}
-    assert "aten.linear.default" not in ops and "aten.addmm.default" in ops
-
-
-def test_strict_tracing(tmp_path: Path) -> None:
-    roundtrip(nn.Sequential(nn.Linear(6, 4), nn.ReLU(inplace=True)), (X,), tmp_path, strict=True)
-
-
-def test_a_program_exported_by_hand(tmp_path: Path) -> None:
-    model = Mutating()
-    program = torch.export.export(model, (X.clone(),))
-    nodes = len(program.graph.nodes)
-    ir = convert_exported_program(program, "by hand")
-    assert len(program.graph.nodes) == nodes, "the caller's program is as it was"
-    assert ir.model_name == "by hand" and len(ir.mutations) == 2
-    assert verify_ir_with_state_dict(ir, model.state_dict(), model, (X,))[0]
-
-
-@pytest.mark.parametrize("function", [_through_a_no_op, _through_a_hidden_view, _twice])
-def test_a_program_exported_by_hand_with_in_place_ops(function: Any) -> None:
-    model = Calls(function)
-    program = torch.export.export(model, (X,))
-    code = program.graph_module.code
-    ir = convert_exported_program(program)
-    assert program.graph_module.code == code, "the caller's program is as it was"
-    assert no_writes(ir) and torch.equal(execute_ir(ir, (X,)), model(X.clone()))
-
-
-def test_an_exported_program_with_an_input_named_like_a_builtin() -> None:
-    """FX renames `input` when it copies a graph; nn.Sequential calls its argument so."""
-    model = nn.Sequential(nn.Linear(6, 4), nn.ReLU(inplace=True))
-    ir = convert_exported_program(torch.export.export(model, (X,)))
-    assert [meta.name for meta in ir.graph_inputs] == ["input"] and no_writes(ir)
-    assert torch.equal(execute_ir(ir, (X,), model.state_dict()), model(X))
-
-
-def test_extraction_reads_no_weights_and_leaves_the_model_alone() -> None:
-    model = nn.Sequential(nn.Linear(6, 4), nn.LSTM(4, 3))
-    before = {key: (id(t), t.clone()) for key, t in model.named_parameters()}
-    program = export_model(model, (X,))
-    assert all(program.state_dict[key] is t for key, t in model.named_parameters())
-    for key, tensor in model.named_parameters():
-        assert before[key][0] == id(tensor) and torch.equal(before[key][1], tensor)
-    assert all(any(w is p for p in model.parameters()) for w in model[1]._flat_weights)
-    model(X)
-
-
-def test_model_is_restored_after_a_failure() -> None:
-    class Breaks(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.fc = nn.Linear(6, 6)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.fc(x) if x.sum().item() > 0 else x
-
-    model = Breaks()
-    weight = model.fc.weight
-    with pytest.raises(ExportError, match=r"Breaks(.|\n)*test_converter.py"):
-        extract_ir(model, (X,))
-    assert model.fc.weight is weight
-
-
-def test_wrong_calls_are_explained() -> None:
-    with pytest.raises(ExportError, match="must be a tuple"):
-        extract_ir(nn.ReLU(), [X])  # type: ignore[arg-type]
-    with pytest.raises(ExportError, match=r"expected a torch\.nn\.Module"):
-        extract_ir(lambda x: x, (X,))  # type: ignore[arg-type]

@@ -51,6 +51,8 @@ class ArtifactStore:
             name, place, checksum = entry.read_text().split()
             index = int(place)
             path = self.modules / name
+            if path.parent != self.modules:
+                raise ValueError(f"{name} is not a file of the store")
             actual = _checksum_of(path)
         except (OSError, ValueError):
             entry.unlink(missing_ok=True)

@@ -10,12 +10,8 @@ import torch
 
 from tests.torch_ir.visualize import graphs
 from torch_ir.ir import IR, Mutation, OpNode, TensorMeta, TensorRef, TreeSpec
-from torch_ir.visualize.categories import CATEGORIES, category_of
-from torch_ir.visualize.outline import cut, edge_label, fitting_depth
+from torch_ir.visualize.outline import cut
 from torch_ir.visualize.scene import MAX_VALUE_TEXT, build_scene, plain, render_value
-from torch_ir.visualize.statistics import collect_statistics, format_bytes, format_count
-
-# Scene.
 
 
 def test_scene_has_a_vertex_per_node_and_an_edge_per_read():
@@ -186,108 +182,6 @@ def test_a_long_argument_is_cut_and_says_so():
     text = render_value(list(range(10_000)), {})
     assert len(text) < MAX_VALUE_TEXT + 40
     assert re.search(r"… \(\d+ more characters\)$", text)
-
-
-# Outline.
-
-
-def test_cut_closes_what_is_deeper():
-    scene = build_scene(graphs.mlp())
-    whole = cut(scene)
-    assert whole.count == 7 and whole.closed == 0
-    shallow = cut(scene, 0)
-    assert [s.label for s in shallow.symbols[None]] == ["x", "net", "add", "output"]
-    assert shallow.symbols[None][1].detail == "4 ops"
-    assert set(shallow.edges) == {("n0", "m0"), ("m0", "n5"), ("n0", "n5"), ("n5", "n6")}
-    middle = cut(scene, 1)
-    assert [s.label for s in middle.symbols[0]] == ["up", "act", "down", "act #2"]
-    with pytest.raises(ValueError, match="depth must be 0 or more"):
-        cut(scene, -1)
-
-
-def test_edges_say_what_travels():
-    scene = build_scene(graphs.transformer(1))
-    ids, mask, hidden = scene.edges[:3]
-    assert edge_label([ids]) == edge_label([ids, ids]) == "int64[s0, 128]"
-    assert edge_label([ids, mask]) == "2 × int64[s0, 128]"
-    assert edge_label([ids, mask, hidden]) == "3 tensors"
-
-
-def test_fitting_depth_keeps_the_limits():
-    scene = build_scene(graphs.transformer(30))
-    depth = fitting_depth(scene, 300, 500)
-    assert cut(scene, depth).count <= 300 < cut(scene, depth + 1).count
-
-
-# Statistics.
-
-
-def test_statistics_count_everything_once():
-    statistics = collect_statistics(graphs.mlp())
-    assert statistics.nodes == 5
-    assert statistics.ops == {
-        "aten.linear.default": 2,
-        "aten.relu.default": 2,
-        "aten.add.Tensor": 1,
-    }
-    assert statistics.categories == {"activation": 2, "matmul": 2, "elementwise": 1}
-    assert (statistics.weights.tensors, statistics.weights.elements, statistics.weights.bytes) == (
-        4,
-        1072,
-        4288,
-    )
-    assert statistics.modules["net.up"].elements == 32 * 16 + 32
-    assert statistics.modules["net"] == statistics.modules[""] == statistics.weights
-    assert list(statistics.dtypes) == ["float32"]
-
-
-def test_statistics_see_subgraphs_and_constants():
-    assert collect_statistics(graphs.branching()).ops["aten.sin.default"] == 1
-    assert collect_statistics(graphs.constant_reader()).constants.bytes == 6
-
-
-def test_a_weight_without_a_fixed_size_is_an_error():
-    with pytest.raises(ValueError, match=r"weight 'w' has no fixed size: float32\[s0\]"):
-        collect_statistics(IR([], [], [], [TensorMeta("w", ("s0",), "float32")]))
-    with pytest.raises(ValueError, match="dtype 'float31'"):
-        collect_statistics(IR([], [], [], [TensorMeta("w", (1,), "float31")]))
-
-
-@pytest.mark.parametrize(
-    ("number", "count", "size"),
-    [
-        (0, "0", "0 B"),
-        (999, "999", "999 B"),
-        (1024, "1.02K", "1.00 KiB"),
-        (10**6, "1.00M", "977 KiB"),
-        (1_048_575, "1.05M", "1.00 MiB"),
-        (405_853_388_800, "406B", "378 GiB"),
-        (10**21, "1000000Q", "888178 PiB"),
-    ],
-)
-def test_numbers_are_short(number: int, count: str, size: str):
-    assert format_count(number) == count
-    assert format_bytes(number) == size
-
-
-@pytest.mark.parametrize(
-    ("op", "category"),
-    [
-        ("aten.conv2d.default", "convolution"),
-        ("aten._softmax.default", "normalization"),
-        ("aten.add_.Tensor", "elementwise"),
-        ("aten.relu_.default", "activation"),
-        ("aten.slice_copy.Tensor", "indexing"),
-        ("aten.sym_size.int", "control"),
-        ("aten._scaled_dot_product_flash_attention_for_cpu.default", "attention"),
-        ("mylib.thing.default", "other"),
-        ("getitem", "indexing"),
-        ("", "other"),
-    ],
-)
-def test_categories(op: str, category: str):
-    assert category_of(op) == category
-    assert category in CATEGORIES
 
 
 def test_plain_keeps_text_and_drops_what_no_file_can_carry():

@@ -1,0 +1,145 @@
+"""Decoding: whatever is wrong with a file is named, in bounded time and memory."""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from tests.torch_ir.small_models import AllKinds
+from torch_ir import ExecutionError, SerializationError, execute_ir, extract_ir
+from torch_ir.serializer import deserialize_ir, serialize_ir
+
+X = torch.arange(6.0).reshape(2, 3)
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return serialize_ir(extract_ir(AllKinds(), (X,), model_name="module"))
+
+
+@pytest.fixture
+def document(text: str) -> Any:
+    return json.loads(text)
+
+
+def change(path: str, value: Any) -> Callable[[Any], None]:
+    """Set the field at `nodes.0.op` and the like."""
+
+    def apply(document: Any) -> None:
+        *parents, last = path.split(".")
+        place = document
+        for part in parents:
+            place = place[int(part) if isinstance(place, list) else part]
+        place[int(last) if isinstance(place, list) else last] = value
+
+    return apply
+
+
+BAD = [
+    ("other format", change("format", "onnx"), "format is 'onnx'"),
+    ("future version", change("schema_version", 99), "schema_version is 99"),
+    ("boolean version", change("schema_version", True), "schema_version"),
+    ("unknown field", change("extra", 1), "unknown fields extra"),
+    ("nodes no list", change("nodes", {}), "nodes: expected a list"),
+    ("node no object", change("nodes.0", "x"), r"nodes\[0\]"),
+    ("node without op", lambda d: d["nodes"][0].pop("op"), r"nodes\[0\] .*missing op"),
+    ("unknown field of a node", change("nodes.0.code", "x"), "unknown fields code"),
+    ("undefined edge", change("nodes.0.args.input", "%nobody"), "nothing .* is called 'nobody'"),
+    ("edge from later", change("nodes.0.args.input", "%topk"), "nothing .* is called 'topk'"),
+    ("edge to itself", change("nodes.0.args.input", "%linear"), "nothing before it"),
+    ("name twice", change("nodes.1.name", "linear"), "used twice"),
+    ("name of an input", change("nodes.1.name", "x"), "used twice"),
+    ("empty name", change("nodes.0.name", ""), "must be texts"),
+    ("unknown dtype", change("nodes.0.out", "float33[2]"), "unknown dtype 'float33'"),
+    ("no shape", change("nodes.0.out", "float32"), "needs a shape"),
+    ("negative size", change("nodes.0.out", "float32[-1]"), "is no size"),
+    ("huge size", change("nodes.0.out", "float32[99999999999999999999]"), "beyond 64 bits"),
+    ("code as size", change("nodes.0.out", "float32[__import__('os')]"), "no size"),
+    ("text without tag", change("nodes.0.args.input", "hello"), "is no value"),
+    ("unknown tag", change("nodes.0.args.input", "python:print(1)"), "is no value"),
+    ("object as value", change("nodes.0.args.input", {"a": 1}), "an object where a value"),
+    ("bad device", change("nodes.0.args.input", "device:../x"), "no device"),
+    ("unknown subgraph", change("nodes.0.args.input", "@nobody"), "no subgraph"),
+    ("getitem out of range", lambda d: _getitem(d)["args"].update(index=9), "has no output 9"),
+    ("output undefined", change("outputs.0", "nobody"), r"outputs\[0\]: nothing is called"),
+    ("leaf twice", change("out_spec", {"tuple": [0, 0]}), "out_spec: its leaves"),
+    ("unknown tree", change("out_spec", {"set": [0]}), "unknown kind"),
+    ("tree too deep", change("out_spec", functools.reduce(
+        lambda inner, _: {"tuple": [inner]}, range(100), 0)), "deeper than"),
+    ("in_spec of another form", change("in_spec", {"list": [0]}), "tuple of a tuple"),
+    ("constant of other size", change("constants.0.1", "float32[9]"), "bytes of data"),
+    ("constant not base64", change("constants.0.2", "&&&"), "not base64"),
+    ("huge empty constant", change("constants.0", ["c", "float32[0,9999999999999]", ""]),
+     "absurd shape"),
+    ("symbol without bounds", change("symbols", {"s0": [1]}), "symbols"),
+    ("mutation of nothing", change("mutations", [["buffer", "b", "nobody"]]), r"mutations\[0\]"),
+]  # fmt: skip
+
+
+def _getitem(document: Any) -> Any:
+    return next(node for node in document["nodes"] if node["op"] == "getitem")
+
+
+@pytest.mark.parametrize(("damage", "message"), [pytest.param(d, m, id=i) for i, d, m in BAD])
+def test_damage_is_named(document: Any, damage: Callable[[Any], Any], message: str) -> None:
+    damage(document)
+    with pytest.raises(SerializationError, match=message):
+        deserialize_ir(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    "op",
+    ["os.system.default", "aten.from_file.default", "aten.save.default", "prim.Print.default"],
+)
+def test_a_hostile_op_is_loaded_as_a_name_and_never_run(document: Any, op: str) -> None:
+    document["nodes"][0]["op"] = op
+    loaded = deserialize_ir(json.dumps(document))
+    with pytest.raises(ExecutionError, match="nothing runs"):
+        execute_ir(loaded, (X,), AllKinds().state_dict())
+
+
+def small_document(*nodes: Any) -> str:
+    document = {"format": "torch_ir", "schema_version": 1, "inputs": [], "outputs": []}
+    return json.dumps({**document, "nodes": nodes})
+
+
+def many(count: int) -> Any:
+    return {"name": "many", "op": "a.b.c", "args": {}, "out": ["int8[]"] * count}
+
+
+def test_a_small_file_cannot_stand_for_endless_edges() -> None:
+    lists = {"name": "n", "op": "a.b.c", "args": {"x": ["%many"] * 10_000}}
+    singles = {"name": "n", "op": "a.b.c", "args": {f"x{i}": "%many" for i in range(10_000)}}
+    for node in (lists, singles):
+        with pytest.raises(SerializationError, match="read more than"):
+            deserialize_ir(small_document(many(10_000), node))
+
+
+def test_files_with_many_of_something_load_in_time() -> None:
+    count = 5000
+    picks = [
+        {"name": f"n{i}", "op": "getitem", "args": {"input": "%many", "index": i}, "out": "int8[]"}
+        for i in range(count)
+    ]
+    loaded = deserialize_ir(small_document(many(count), *picks))
+    assert [node.inputs[0].name for node in loaded.nodes[1:]] == [f"many.{i}" for i in range(count)]
+    keys = ",".join(f'"k{i}":1' for i in range(300_000))
+    start = time.process_time()
+    with pytest.raises(SerializationError, match="'k299999' occurs twice"):
+        deserialize_ir(f'{{{keys},"k299999":1}}')
+    assert time.process_time() - start < 20
+
+
+@pytest.mark.parametrize("field", ["format", "model_name", "inputs", "nodes", "out_spec"])
+def test_any_depth_of_nesting(field: str) -> None:
+    document = {"format": "torch_ir", "schema_version": 1, "inputs": [], "nodes": [], "outputs": []}
+    text = json.dumps({**document, field: "HERE"})
+    for depth in range(800, 1010, 3):  # about as deep as Python's own limit
+        with pytest.raises(SerializationError):
+            deserialize_ir(text.replace('"HERE"', "[" * depth + "]" * depth))

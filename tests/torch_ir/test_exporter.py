@@ -1,0 +1,78 @@
+"""Exporting: ways to trace a model, and the model afterwards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from tests.torch_ir.roundtrip import roundtrip
+from torch_ir import ExportError, export_model, extract_ir, verify_ir_with_state_dict
+
+X = torch.linspace(-2, 2, 24).reshape(4, 6)
+
+
+class PlainAttribute(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.arange(1.0, 7.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.scale
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_plain_tensor_attribute(device: str) -> None:
+    with torch.device(device):
+        model = PlainAttribute()
+    ir = extract_ir(model, (X,))
+    assert isinstance(vars(model)["scale"], torch.Tensor), "the model is as it was"
+    real = PlainAttribute()
+    assert verify_ir_with_state_dict(ir, {}, real, (X,))[0]
+
+
+def test_decompose_gives_core_aten(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4))
+    ir = roundtrip(model, (X,), tmp_path, decompose=True)
+    ops = {node.op_type for node in ir.nodes}
+    assert "aten.linear.default" not in ops and "aten.addmm.default" in ops
+
+
+def test_strict_tracing(tmp_path: Path) -> None:
+    roundtrip(nn.Sequential(nn.Linear(6, 4), nn.ReLU(inplace=True)), (X,), tmp_path, strict=True)
+
+
+def test_extraction_reads_no_weights_and_leaves_the_model_alone() -> None:
+    model = nn.Sequential(nn.Linear(6, 4), nn.LSTM(4, 3))
+    before = {key: (id(t), t.clone()) for key, t in model.named_parameters()}
+    program = export_model(model, (X,))
+    assert all(program.state_dict[key] is t for key, t in model.named_parameters())
+    for key, tensor in model.named_parameters():
+        assert before[key][0] == id(tensor) and torch.equal(before[key][1], tensor)
+    assert all(any(w is p for p in model.parameters()) for w in model[1]._flat_weights)
+    model(X)
+
+
+def test_model_is_restored_after_a_failure() -> None:
+    class Breaks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(6, 6)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.fc(x) if x.sum().item() > 0 else x
+
+    model = Breaks()
+    weight = model.fc.weight
+    with pytest.raises(ExportError, match=r"Breaks(.|\n)*test_exporter.py"):
+        extract_ir(model, (X,))
+    assert model.fc.weight is weight
+
+
+def test_wrong_calls_are_explained() -> None:
+    with pytest.raises(ExportError, match="must be a tuple"):
+        extract_ir(nn.ReLU(), [X])  # type: ignore[arg-type]
+    with pytest.raises(ExportError, match=r"expected a torch\.nn\.Module"):
+        extract_ir(lambda x: x, (X,))  # type: ignore[arg-type]

@@ -1,0 +1,105 @@
+"""Compiled plans: nodes that run, fail or are rejected, and the memory of their results."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from torch_ir import IR, ExecutionError, IRExecutor, OpNode, TensorMeta, execute_ir, extract_ir
+from torch_ir.ir import Subgraph, TensorRef
+
+X = torch.linspace(-1, 1, 12).reshape(3, 4)
+
+
+def chain(*nodes: OpNode, outputs: list[str]) -> IR:
+    metas = {meta.name: meta for node in nodes for meta in node.outputs}
+    x = TensorMeta("x", (3, 4), "float32")
+    return IR(list(nodes), [x], [metas[name] for name in outputs])
+
+
+def out(name: str) -> list[TensorMeta]:
+    return [TensorMeta(name, (3, 4), "float32", name)]
+
+
+def test_a_failing_node_names_itself() -> None:
+    node = OpNode(
+        "bad",
+        "aten.view.default",
+        [TensorMeta("x", (3, 4), "float32")],
+        out("bad"),
+        arguments={"self": TensorRef("x"), "size": [5]},
+        module_path="body.3",
+        source="model.py:7: x.view(5)",
+    )
+    with pytest.raises(ExecutionError) as failure:
+        execute_ir(chain(node, outputs=["bad"]), (X,))
+    text = str(failure.value)
+    for part in (
+        "node bad (aten.view.default)",
+        "%x = [3, 4]",
+        "size: [5]",
+        "body.3",
+        "model.py:7",
+    ):
+        assert part in text
+    assert isinstance(failure.value.__cause__, RuntimeError)
+
+
+@pytest.mark.parametrize(
+    ("op", "arguments", "message"),
+    [
+        ("aten.relu.default", {"input": TensorRef("x")}, r"no argument input\n.*schema here is"),
+        ("aten.relu.default", {"self": TensorRef("y")}, "uses 'y', which nothing before it makes"),
+        ("aten.relu_.default", {"self": TensorRef("x")}, "writes into its argument 'self'"),
+        ("aten.nonsense.default", {"self": TensorRef("x")}, "has no such op"),
+        ("elsewhere.relu.default", {"self": TensorRef("x")}, "'elsewhere' is not allowed"),
+        ("higher_order.flex", {"self": TensorRef("x")}, "register_executor"),
+        ("math.factorial", {"arg0": 3}, "'math' is not allowed"),
+    ],
+)
+def test_nodes_that_cannot_run(op: str, arguments: dict[str, Any], message: str) -> None:
+    node = OpNode("n", op, [], out("n"), arguments=arguments)
+    with pytest.raises(ExecutionError, match=message):
+        execute_ir(chain(node, outputs=["n"]), (X,))
+
+
+def test_a_subgraph_that_calls_itself_is_refused() -> None:
+    from torch_ir.ir import GraphRef
+
+    call = {"pred": True, "true_fn": GraphRef("g"), "false_fn": GraphRef("g"), "operands": []}
+    node = OpNode("c", "higher_order.cond", [], [], arguments=call)
+    ir = IR([node], [], [], subgraphs={"g": Subgraph([], [node], [])})
+    with pytest.raises(ExecutionError, match="calls itself"):
+        execute_ir(ir, ())
+
+
+def test_tensors_are_freed_at_their_last_use() -> None:
+    alive: list[int] = []
+    seen: list[weakref.ref[torch.Tensor]] = []
+
+    def observe(node: OpNode, value: torch.Tensor) -> None:
+        seen.append(weakref.ref(value))
+        alive.append(sum(ref() is not None for ref in seen))
+
+    class Chain(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for _ in range(10):
+                x = (x + 1).sin()
+            return x
+
+    ir = extract_ir(Chain(), (X,))
+    IRExecutor(ir).run((X,), observe=observe)
+    assert len(alive) == 20 and max(alive) <= 2
+
+
+def test_zero_and_negative_zero_are_two_numbers() -> None:
+    class Signs(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return torch.copysign(x, 0.0), torch.copysign(x, -0.0)
+
+    plus, minus = execute_ir(extract_ir(Signs(), (X,)), (X,))
+    assert torch.equal(plus, X.abs()) and torch.equal(minus, -X.abs())
