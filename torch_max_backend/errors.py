@@ -19,7 +19,7 @@ class UnsupportedOpError(MaxCompilerError):
 class LoweringError(MaxCompilerError):
     """A lowering raised, or returned something that PyTorch would not have returned.
 
-    `node` is the name of the call in its graph, `builtin` tells whose lowering it was.
+    `node` is the name of the call in its graph; `builtin` is True for this package's lowerings.
     """
 
     def __init__(self, message: str, node: str = "", builtin: bool = False) -> None:
@@ -29,23 +29,25 @@ class LoweringError(MaxCompilerError):
 
 
 class MappingError(MaxCompilerError, TypeError):
-    """A wrong key or value in `MAPPING_TORCH_ATEN_TO_MAX`."""
+    """An invalid key or value in `MAPPING_TORCH_ATEN_TO_MAX`."""
 
 
 class OptionError(MaxCompilerError, ValueError):
-    """An unknown or wrong value in `torch.compile(..., options={...})` or in the environment."""
+    """An unknown option or an invalid value, in `torch.compile(..., options={...})` or in the
+    environment.
+    """
 
 
 class EngineError(MaxCompilerError):
-    """MAX refused to compile or to run a graph; its own message is kept as the cause."""
+    """MAX could not compile or run a graph; MAX's own error is the `__cause__`."""
 
 
 class PackageError(MaxCompilerError):
-    """A stored artifact or a Mojo kernel package could not be made or read."""
+    """A stored artifact or a Mojo kernel package could not be written or read."""
 
 
 class FallbackWarning(UserWarning):
-    """A part of a graph runs on PyTorch; the message names the op, the reason and the line."""
+    """Part of a graph runs on PyTorch; the message names the op, the reason and the user's line."""
 
 
 def how_to_add(op: OpOverload | OpOverloadPacket) -> str:

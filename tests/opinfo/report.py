@@ -58,7 +58,7 @@ _KINDS = {
     "complex numbers": lambda r: "complex" in r or "_fft_" in r,
     "sparse tensors": lambda r: "sparse" in r.lower(),
     "data-dependent sizes or numbers": lambda r: (
-        "depends on values, and MAX's graphs" in r
+        on_torch.NEEDS_SHAPES in r
         or r == VALUES
         or "_local_scalar_dense" in r
         or "unique" in r
@@ -66,7 +66,6 @@ _KINDS = {
         or "not allocated" in r
         or "DataDependentOutput" in r
         or "DynamicOutputShape" in r
-        or "depends on values, which MAX cannot know" in r
     ),
     "errors that depend on values": lambda r: r == ERRORS or r.startswith("with_effects"),
     "dense factorisations": lambda r: _FACTORISATIONS.search(r) is not None,

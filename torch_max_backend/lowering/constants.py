@@ -16,7 +16,7 @@ from torch_max_backend.lowering.devices import max_dtype
 from torch_max_backend.lowering.types import MaxTensor, Scalar, Size
 
 # MAX reads a constant's memory while compiling, not while building: the engine keeps the Graph
-# until then, and this keeps the arrays as long as the Graph.
+# until then, and this dict keeps the arrays as long as the Graph.
 _ARRAYS: WeakKeyDictionary[Graph, list[torch.Tensor]] = WeakKeyDictionary()
 
 
@@ -59,8 +59,8 @@ _COMBINED = {
 
 
 def number(expr: sympy.Expr | int, symbols: Mapping[str, Dim]) -> Size | MaxTensor:
-    """The value of a symbolic expression as an argument: a size, or a 0-d tensor where MAX's sizes
-    have no such operation (the larger of two, in a sliding window's mask).
+    """The value of a symbolic expression as an argument: a size, or a 0-d tensor where MAX has no
+    such operation on sizes (the maximum of two, in the mask of a sliding window).
     """
     if isinstance(expr, int) or shapes.is_expressible(expr):
         return shapes.from_sympy(expr, symbols)
@@ -86,8 +86,8 @@ def iota(length: Size, device: DeviceRef, dtype: torch.dtype = torch.int64) -> M
     if length == 0:
         return full([0], 0, dtype, device)
     like = next((value.tensor for value in Graph.current.inputs), None)
-    if like is None:  # a graph of constants only: MAX folds it, whatever we write
+    if like is None:  # without inputs the graph is constant, and MAX folds it in any case
         return ops.range(0, length, 1, out_dim=length, dtype=max_dtype(dtype), device=device)
-    # Not ops.range: MAX folds expressions of constants by compiling and running a program each.
+    # Not ops.range: MAX compiles and runs a program to fold each expression of constants.
     out_type = TensorType(max_dtype(dtype), [length], device)
     return ops.custom("tmb_iota", device, [like.to(device)], [out_type])[0].tensor

@@ -1,4 +1,4 @@
-"""Devices and dtypes: MAX's names for PyTorch's, and back."""
+"""Conversion of devices and dtypes between PyTorch and MAX."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class UnsupportedDtypeError(MaxCompilerError):
 
 
 def max_dtype(dtype: torch.dtype) -> DType:
-    """MAX's name of a PyTorch dtype."""
+    """The MAX dtype of a PyTorch dtype."""
     try:
         return TORCH_TO_MAX[dtype]
     except KeyError:
@@ -42,12 +42,12 @@ def max_dtype(dtype: torch.dtype) -> DType:
 
 
 def is_on_max(dtype: torch.dtype) -> bool:
-    """Whether MAX has this dtype at all."""
+    """Whether MAX has this dtype."""
     return dtype in TORCH_TO_MAX
 
 
 def torch_dtype(dtype: DType) -> torch.dtype:
-    """PyTorch's name of a MAX dtype."""
+    """The PyTorch dtype of a MAX dtype."""
     try:
         return MAX_TO_TORCH[dtype]
     except KeyError:
@@ -55,7 +55,7 @@ def torch_dtype(dtype: DType) -> torch.dtype:
 
 
 def get_accelerators() -> Iterator[driver.Device]:
-    """Every device that MAX can use: its GPUs in order, then the CPU.
+    """Every device that MAX can use: the GPUs in order, then the CPU.
 
     >>> from torch_max_backend import get_accelerators
     >>> [device.label for device in get_accelerators()][-1]
@@ -71,7 +71,7 @@ def max_device(device: torch.device) -> driver.Device:
     if device.type == "cpu":
         return driver.CPU()
     if device.type != "cuda":
-        raise MaxCompilerError(f"tensors on {device} cannot be handed to MAX: use cpu or cuda")
+        raise MaxCompilerError(f"MAX cannot use tensors on {device}; move them to cpu or cuda")
     index = device.index or 0
     if index >= driver.accelerator_count():
         raise MaxCompilerError(
@@ -82,7 +82,7 @@ def max_device(device: torch.device) -> driver.Device:
 
 
 def device_ref(device: torch.device) -> DeviceRef:
-    """The graph-level name of the MAX device that holds tensors of `device`."""
+    """The MAX device that holds tensors of `device`, as graphs refer to it."""
     if device.type == "cpu":
         return DeviceRef.CPU()
     max_device(device)  # raises with an explanation

@@ -1,6 +1,7 @@
 """Lowers a `Program` into a MAX graph. The only file that opens a `max.graph.Graph`.
 
-Every lowered call is judged: shape and dtype must be PyTorch's own answer, or the op is named.
+Every lowered call is verified: its shapes and dtypes must be those that PyTorch computed while
+tracing. Otherwise a `LoweringError` names the op.
 """
 
 from __future__ import annotations
@@ -105,16 +106,16 @@ def check_supported(program: Program) -> None:
 def build(
     program: Program, table: Lowerings, module: Module, name: str, kernels: Sequence[Path]
 ) -> Graph:
-    """Lower `program` by `table` as the graph `name` of `module`."""
-    taken = graph_inputs(program)
+    """Lower `program` with the lowerings in `table`, as the graph `name` of `module`."""
+    inputs = graph_inputs(program)
     mutated = {mutation.name for mutation in program.mutations}
-    types = [_buffer_type(_input_type(i)) if i.name in mutated else _input_type(i) for i in taken]
-    # AOTAutograd calls us under its fake-tensor mode, but constants need real memory.
+    types = [_buffer_type(_input_type(i)) if i.name in mutated else _input_type(i) for i in inputs]
+    # AOTAutograd calls the backend under its fake-tensor mode, but constants need real memory.
     with (
         _disable_current_modes(),
         Graph(name, input_types=types, module=module, custom_extensions=list(kernels)) as graph,
     ):
-        lowering = _Lowering(program, table, taken, graph.inputs)
+        lowering = _Lowering(program, table, inputs, graph.inputs)
         for call in program.calls:
             lowering.run(call)
         lowering.mutate()
@@ -135,18 +136,19 @@ def _input_type(item: GraphInput) -> TensorType:
             sizes.append(size)
         elif isinstance(size, sympy.Symbol):
             sizes.append(size.name)
-        else:  # MAX names input dims, it does not take expressions: rebound after reading
+        else:  # MAX takes names as sizes of inputs, not expressions: `_read` rebinds them
             sizes.append(f"{item.name}_dim{i}")
     if item.order is not None:
         sizes = [sizes[i] for i in item.order]
     return TensorType(max_dtype(item.spec.dtype), sizes, device_ref(item.spec.device))
 
 
-class _SideBySide:
-    """Loads of buffers, or stores, with no order among them; what follows waits for all of them.
+class _Unordered:
+    """Buffer loads, or stores, with no order among them; later ops wait for all of them.
 
-    Left to itself MAX lets each wait for the one before, over which its compiler takes exponential
-    time: the optimizer of a four-layer GPT was not compiled after 25 minutes (docs/max_notes.md).
+    By default each one waits for the one before, and MAX's compiler takes exponential time over
+    such a chain: an optimizer of a four-layer GPT was not compiled after 25 minutes
+    (docs/max_notes.md).
     """
 
     def __init__(self) -> None:
@@ -177,13 +179,13 @@ def _buffer_type(type: TensorType) -> BufferType:
 
 
 class _Lowering:
-    """The state of one build: which value each name stands for."""
+    """The state of one build: the value of each name."""
 
     def __init__(
         self,
         program: Program,
         table: Lowerings,
-        taken: Sequence[GraphInput],
+        inputs: Sequence[GraphInput],
         values: Sequence[Value[Any]],
     ) -> None:
         self.program = program
@@ -191,13 +193,13 @@ class _Lowering:
         self.values: dict[str, Any] = {}
         names = itertools.chain(
             told_symbols(program),
-            (str(item.expr) for item in taken if isinstance(item, SymbolInput)),
+            (str(item.expr) for item in inputs if isinstance(item, SymbolInput)),
         )
         self.symbols = {name: Dim(name) for name in names}
         mutated = {mutation.name for mutation in program.mutations}
         self.buffers: dict[str, tuple[TensorInput, BufferValue]] = {}
-        loads = _SideBySide()
-        for item, value in zip(taken, values, strict=True):
+        loads = _Unordered()
+        for item, value in zip(inputs, values, strict=True):
             if isinstance(item, TensorInput) and item.name in mutated:
                 self.buffers[item.name] = (item, value.buffer)
                 with loads.one(value.buffer.device):
@@ -239,12 +241,12 @@ class _Lowering:
             if entry.needs_call:
                 kwargs["call"] = info
             result = entry.checked(*args, **kwargs)
-            self.values[call.name] = self._judge(call, info, result)
+            self.values[call.name] = self._verified(call, info, result)
         except Exception as error:
             where = getattr(entry.lowering, "__qualname__", repr(entry.lowering))
             module = getattr(entry.lowering, "__module__", "?")
             lines = [
-                f"the lowering of {call.op} failed: {type(error).__name__}: {_first(error)}",
+                f"the lowering of {call.op} failed: {type(error).__name__}: {_first_line(error)}",
                 _describe(call, _specs(self.program)),
                 f"  lowered by {module}.{where}",
             ]
@@ -261,24 +263,24 @@ class _Lowering:
         device = DeviceRef.CPU() if spec is None else device_ref(spec.device)
         return CallInfo(call.op, call.name, outputs, call.used_outputs, device)
 
-    def _judge(self, call: Call, info: CallInfo, result: Any) -> Any:
-        """`result` if it is what PyTorch says, with symbolic sizes in PyTorch's own words."""
+    def _verified(self, call: Call, info: CallInfo, result: Any) -> Any:
+        """`result` if it has PyTorch's shapes and dtypes, with PyTorch's spelling of sizes."""
         results = [result] if call.single else result
         if not isinstance(results, (list, tuple)) or len(results) != len(info.outputs):
             raise MaxCompilerError(
                 f"it returned {type(result).__name__}, PyTorch returns {len(info.outputs)} outputs"
             )
-        judged: list[TensorValue | None] = []
+        verified: list[TensorValue | None] = []
         for index, (value, meta) in enumerate(zip(results, info.outputs, strict=True)):
             if meta is None or (value is None and index not in call.used_outputs):
-                judged.append(None)
+                verified.append(None)
                 continue
-            judged.append(_judge_tensor(value, meta, f"output {index}: " if index else ""))
-        return judged[0] if call.single else judged
+            verified.append(_verified_tensor(value, meta, f"output {index}: " if index else ""))
+        return verified[0] if call.single else verified
 
     def mutate(self) -> None:
-        """Write what the program gives to its arguments, in their layout of memory."""
-        stores = _SideBySide()
+        """Store the new values of mutated arguments, each in its argument's memory layout."""
+        stores = _Unordered()
         for mutation in self.program.mutations:
             item, buffer = self.buffers[mutation.name]
             value = self.resolve(mutation.ref)
@@ -301,7 +303,7 @@ class _Lowering:
         return outputs
 
 
-def _judge_tensor(value: Any, meta: OutputMeta, prefix: str) -> TensorValue:
+def _verified_tensor(value: Any, meta: OutputMeta, prefix: str) -> TensorValue:
     if not isinstance(value, TensorValue):
         raise MaxCompilerError(f"{prefix}it returned {type(value).__name__}, not a tensor")
     if torch_dtype(value.dtype) is not meta.dtype:
@@ -318,7 +320,7 @@ def _judge_tensor(value: Any, meta: OutputMeta, prefix: str) -> TensorValue:
     )
     if mismatch:
         raise MaxCompilerError(f"{prefix}it returned shape {actual}, PyTorch returns {expected}")
-    # Only symbolic sizes differ, and PyTorch has proved them equal: MAX checks when it runs.
+    # Only symbolic sizes differ, and PyTorch has proved them equal: MAX checks them at run time.
     return ops.rebind(value, expected)
 
 
@@ -352,6 +354,6 @@ def _describe(call: Call, specs: dict[str, tuple[TensorSpec | None, ...]]) -> st
     return f"  {'    '.join(parts)}\n  from {call.source or 'an unknown line'}"
 
 
-def _first(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     return lines[0] if lines else "no message"

@@ -1,5 +1,5 @@
-"""Ops that MAX does not run by design, each with the reason. They run on PyTorch, in phases of
-their own between MAX's (`partition.py`).
+"""Ops that run on PyTorch by design, each with the reason. `partition.py` puts them in phases of
+their own between those of MAX.
 """
 
 from __future__ import annotations
@@ -9,21 +9,23 @@ from torch._ops import OpOverload
 
 aten = torch.ops.aten
 
-RANDOM = "random numbers are PyTorch's own, so that a seed gives what it gives in eager"
-_COMPLEX = "MAX has no complex numbers, and this call was not said in real ones"
-_SIZES = "the size of its result depends on values, and MAX's graphs have their sizes beforehand"
-_IN_PLACE = "it changes its argument; AOTAutograd hands out its functional twin instead"
+RANDOM = "PyTorch draws random numbers, so that a seed gives the same numbers as in eager mode"
+NEEDS_SHAPES = "depends on data; MAX needs shapes at compile time"
+"""The end of every message about a data-dependent shape."""
+_COMPLEX = "MAX has no complex dtypes, and this call has no real-valued rewrite"
+_SHAPE = f"its output shape {NEEDS_SHAPES}"
+_IN_PLACE = "it mutates its argument; AOTAutograd uses its functional variant instead"
 
 ON_TORCH: dict[OpOverload, str] = {
     aten._fft_c2c.default: _COMPLEX,
     aten._fft_c2r.default: _COMPLEX,
     aten._fft_r2c.default: _COMPLEX,
-    aten._local_scalar_dense.default: "its result is a Python number that later sizes depend on",
+    aten._local_scalar_dense.default: "it returns a Python number, on which later shapes depend",
     aten._native_batch_norm_legit.default: _IN_PLACE,
-    aten.complex.default: _COMPLEX,  # whole, since PyTorch's decomposition writes in place
-    aten.polar.default: _COMPLEX,  # so does this one's
-    aten.masked_select.default: _SIZES,
-    aten.nonzero.default: _SIZES,
+    aten.complex.default: _COMPLEX,  # not decomposed: PyTorch's decomposition writes in place
+    aten.masked_select.default: _SHAPE,
+    aten.nonzero.default: _SHAPE,
+    aten.polar.default: _COMPLEX,  # not decomposed, like aten.complex
     aten.resize_.default: _IN_PLACE,
 }
 
@@ -34,7 +36,7 @@ SYMBOLIC: dict[OpOverload, str] = {
     aten.sym_storage_offset.default: "known when the graph is traced",
     aten.sym_stride.int: "an expression of symbolic sizes",
 }
-"""Ops on sizes: no call at all, what they give is part of the compiled graph."""
+"""Ops on sizes. They are not called: their results are part of the compiled graph."""
 
 
 def is_random(op: object) -> bool:
@@ -42,11 +44,11 @@ def is_random(op: object) -> bool:
     return (
         isinstance(op, OpOverload)
         and torch.Tag.nondeterministic_seeded in op.tags
-        and "attention" not in op.name()  # it draws for its dropout only, which we do not lower
+        and "attention" not in op.name()  # it draws only for dropout, which we do not lower
         and op.namespace == "aten"
     )
 
 
 def reason(op: OpOverload) -> str | None:
-    """Why an op is not for MAX by design; None if it might be."""
+    """Why an op runs on PyTorch by design; None if it does not."""
     return RANDOM if is_random(op) else ON_TORCH.get(op)

@@ -1,7 +1,7 @@
-"""PyTorch's dtype rules, once for all lowerings.
+"""PyTorch's dtype promotion, shared by all lowerings.
 
-`elementwise` is the decorator that most pointwise lowerings need: it turns the named arguments
-into tensors of their common dtype, so that the function itself only says which MAX op it is.
+`elementwise` is the decorator of most pointwise lowerings: it turns the named arguments into
+tensors of their common dtype, so that the function itself only calls the MAX op.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 def dtype_of(operand: Operand) -> torch.dtype:
-    """The dtype PyTorch gives to an operand; Python numbers get the default of their kind."""
+    """The dtype of an operand; Python numbers have the default dtype of their kind."""
     if isinstance(operand, MaxTensor):
         return torch_dtype(operand.dtype)
     if isinstance(operand, bool):
@@ -36,8 +36,8 @@ def dtype_of(operand: Operand) -> torch.dtype:
 
 
 def _combine(higher: torch.dtype | None, lower: torch.dtype | None) -> torch.dtype | None:
-    # Tensors with dims outrank 0-d tensors, which outrank Python numbers: a lower one only
-    # matters when it is of a higher kind (bool < int < float).
+    # Tensors with dims outrank 0-d tensors, which outrank Python numbers: one of lower rank only
+    # matters if it is of a higher kind (bool < int < float).
     if higher is None or lower is None:
         return higher or lower
     if higher.is_floating_point:
@@ -48,7 +48,7 @@ def _combine(higher: torch.dtype | None, lower: torch.dtype | None) -> torch.dty
 
 
 def result_dtype(*operands: Operand) -> torch.dtype:
-    """The dtype that PyTorch computes a pointwise op of these operands in."""
+    """The dtype in which PyTorch computes a pointwise op of these operands."""
     ranks: list[torch.dtype | None] = [None, None, None]
     for operand in operands:
         rank = 2 if not isinstance(operand, MaxTensor) else 1 if not operand.shape else 0
@@ -70,7 +70,7 @@ def cast(tensor: MaxTensor, dtype: torch.dtype) -> MaxTensor:
     if tensor.dtype == target:
         return tensor
     if target == DType.bool:
-        # Whatever is not zero is True, NaN too, which MAX's cast and its not_equal make False.
+        # Every value but zero is True, also NaN, which MAX's cast and not_equal turn into False.
         zero = constants.scalar(0, torch_dtype(tensor.dtype), tensor.device)
         return ops.logical_not(ops.equal(tensor, zero))
     return ops.cast(tensor, target)
@@ -104,15 +104,15 @@ def elementwise(
 
     With `int_to_float`, ints and bools are computed in the default float dtype, as PyTorch does
     for sqrt, exp, true division and the like. With `wide`, 16-bit floats are computed in float32
-    and the result is rounded once, again as PyTorch does; with `rounded`, numbers beside them are
-    rounded to 16 bits before. A named argument that is None stays None.
+    and the result is rounded once, again as PyTorch does; with `rounded`, Python numbers among the
+    operands are first rounded to 16 bits. A named argument that is None stays None.
     """
     names = names or ("self",)
 
     def decorate(lowering: Lowering) -> Lowering:
         signature = inspect.signature(lowering)
 
-        # Not the annotations: they hold after promotion, numbers become tensors here.
+        # Without __annotations__: those describe the arguments after promotion.
         @functools.wraps(lowering, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
         def promoted(*args: object, **kwargs: object) -> MaxTensor:
             bound = signature.bind(*args, **kwargs)
@@ -125,7 +125,7 @@ def elementwise(
             computed = torch.float32 if wide and dtype in HALF else dtype
             if rounded and computed is not dtype:
                 operands = [round_to(operand, dtype) for operand in operands]
-            tensors = shapes.agree(*promote(*operands, to=computed))
+            tensors = shapes.unify_sizes(*promote(*operands, to=computed))
             bound.arguments.update(zip(given, tensors, strict=True))
             result = lowering(*bound.args, **bound.kwargs)
             return result if computed is dtype else cast(result, dtype)
@@ -136,7 +136,7 @@ def elementwise(
 
 
 def round_to(operand: Operand, dtype: torch.dtype) -> Operand:
-    """`operand` rounded to `dtype`; a number stays a number, so that MAX has nothing to fold."""
+    """`operand` rounded to `dtype`; a number stays a number, which leaves MAX nothing to fold."""
     if isinstance(operand, MaxTensor):
         return cast(operand, dtype)
     if isinstance(operand, Dim) or not dtype.is_floating_point:
@@ -145,12 +145,12 @@ def round_to(operand: Operand, dtype: torch.dtype) -> Operand:
 
 
 def opmath(tensor: MaxTensor) -> MaxTensor:
-    """16-bit floats as float32: where MAX computes in 16 bits, PyTorch computes in 32."""
+    """16-bit floats as float32, in which PyTorch computes them; MAX would compute in 16 bits."""
     return cast(tensor, torch.float32) if dtype_of(tensor) in HALF else tensor
 
 
 def in_opmath(function: Lowering, *tensors: MaxTensor) -> MaxTensor:
-    """`function` of the tensors, with 16-bit floats widened before and the result rounded once."""
+    """`function` of the tensors, with 16-bit floats widened first and the result rounded once."""
     return cast(function(*map(opmath, tensors)), dtype_of(tensors[0]))
 
 

@@ -33,7 +33,7 @@ class Entry:
     needs_call: bool
     """The lowering takes `call: CallInfo` by keyword."""
     builtin: bool
-    """Registered by this package, so that its version identifies what it does."""
+    """Registered by this package, so that the package's version identifies what it does."""
 
     @functools.cached_property
     def checked(self) -> Lowering:
@@ -45,25 +45,25 @@ class Entry:
         return beartype(conf=BeartypeConf(is_pep484_tower=True))(self.lowering)
 
 
-def _users_line() -> str:
+def _user_line() -> str:
     for frame in reversed(traceback.extract_stack()):
         generated = frame.filename.startswith("<")  # a type checker's wrapper
         if not generated and not frame.filename.startswith(_PACKAGE):
             return f"{frame.filename}:{frame.lineno}  {frame.line}"
-    return "an unknown place"
+    return "an unknown line"
 
 
 def _check(op: object, lowering: object) -> None:
     if not isinstance(op, (OpOverload, OpOverloadPacket)):
         raise MappingError(
             f"MAPPING_TORCH_ATEN_TO_MAX[{op!r}]: the key must be an ATen op such as "
-            f"torch.ops.aten.tanh or torch.ops.aten.tanh.default\n  from {_users_line()}"
+            f"torch.ops.aten.tanh or torch.ops.aten.tanh.default\n  from {_user_line()}"
         )
     if not callable(lowering):
         raise MappingError(
             f"MAPPING_TORCH_ATEN_TO_MAX[{op}] = {lowering!r}: a lowering must be a function "
             f"of the op's arguments, see {ADDING_AN_OP}\n"
-            f"  schema: {_schemas(op)}\n  from {_users_line()}"
+            f"  schema: {_schemas(op)}\n  from {_user_line()}"
         )
 
 
@@ -95,7 +95,7 @@ class OpMapping(MutableMapping[Any, Lowering]):
     def register(
         self, op: Any, lowering: Any, *, needs_call: bool, builtin: bool, override: bool
     ) -> None:
-        """Add a row; a second one for the same key must say `override=True`."""
+        """Add a row; replacing an existing row needs `override=True`."""
         _check(op, lowering)
         if op in self._entries and not override:
             raise ValueError(f"{op} already has a lowering; pass override=True to replace it")
@@ -109,7 +109,7 @@ class OpMapping(MutableMapping[Any, Lowering]):
         return self._entries[op].lowering
 
     def __setitem__(self, op: Any, lowering: Any) -> None:
-        # A user's function may ask for the call's context as ours do, by naming the parameter.
+        # A user's function gets the call's context by having a keyword-only parameter `call`.
         needs_call = callable(lowering) and "call" in _keyword_only(lowering)
         self.register(op, lowering, needs_call=needs_call, builtin=False, override=True)
 
@@ -146,7 +146,7 @@ def map_to(op: Op, *, needs_call: bool = False, override: bool = False) -> Calla
     `call: CallInfo`.
     """
 
-    # Not a function defined here: its run-time checks would be made anew for each of 300 ops.
+    # Not a nested function: beartype would build its checks again for each of 300 ops.
     return functools.partial(_register, op, needs_call, override)
 
 
@@ -164,7 +164,10 @@ def is_mapped(op: OpOverload) -> bool:
 
 
 def preserved_composites() -> list[OpOverload]:
-    """The ops of users that PyTorch would expand before any table is asked (`aten.linear`, ...)."""
+    """Composite ops with a user's lowering (`aten.linear`, ...).
+
+    PyTorch would decompose them before it consults any decomposition table.
+    """
     found = []
     for op, entry in MAPPING_TORCH_ATEN_TO_MAX._entries.items():
         if entry.builtin:
@@ -178,7 +181,7 @@ def _is_composite(op: OpOverload) -> bool:
     from torch._decomp import _should_decompose_because_unsafe_op
 
     if not torch._C._dispatch_has_kernel(op.name()):
-        return False  # an overload of TorchScript's, on numbers
+        return False  # a TorchScript overload on Python numbers
     schema = op._schema
     functional = not schema.is_mutable and not any(a.alias_info for a in schema.arguments)
     composite = torch._C._dispatch_has_kernel_for_dispatch_key(
@@ -188,10 +191,10 @@ def _is_composite(op: OpOverload) -> bool:
 
 
 def decomposition_table() -> dict[OpOverload, Callable[..., Any]]:
-    """PyTorch's decompositions for every op that has no lowering, computed from the table as it is.
+    """Decompositions of every op that has no lowering at the time of the call.
 
-    Core ATen decompositions come first; PyTorch's other ones follow for ops outside core ATen, so
-    that an op reaches us whole only where we lower it, or where nobody knows better.
+    Ours come first, then the core ATen decompositions, then PyTorch's others for ops outside core
+    ATen. So an op stays whole only if it has a lowering, or if there is no decomposition of it.
     """
     from torch._decomp import core_aten_decompositions
     from torch._decomp import decomposition_table as every_decomposition
@@ -205,10 +208,10 @@ def decomposition_table() -> dict[OpOverload, Callable[..., Any]]:
             if not isinstance(op, OpOverload) or op in table or is_mapped(op):
                 continue
             if on_torch.reason(op) is not None:
-                continue  # decomposed, a random op would draw other numbers
+                continue  # the decomposition of a random op draws different numbers
             if decomposition is nop_decomposition:
-                continue  # lift_fresh and the like make fake tensors out of real ones: not ours
+                continue  # lift_fresh turns a real tensor into a fake one; as an alias it would not
             if source is every_decomposition and torch.Tag.core in op.tags:
-                continue  # its decompositions lead below ATen, to prims that nothing lowers
+                continue  # these lead below ATen, to prims without lowerings
             table[op] = decomposition
     return table

@@ -1,4 +1,4 @@
-"""Sizes and dims: symbolic arithmetic, negative dims, broadcasting. No op of its own semantics."""
+"""Sizes and dims: symbolic arithmetic, negative dims, broadcasting. Contains no op semantics."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ from torch.utils._sympy.functions import (
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from torch_max_backend.errors import MaxCompilerError
+from torch_max_backend.lowering.on_torch import NEEDS_SHAPES
 from torch_max_backend.lowering.types import MaxTensor, Size
+
+_STATIC = "compile with static sizes for it (torch._dynamo.mark_static)"
 
 
 class SymbolicSizeError(MaxCompilerError):
-    """A size that MAX's symbolic dims cannot express, or a static size that is needed."""
+    """MAX's symbolic dims cannot express a size, or a lowering needs a static one."""
 
 
 def size(value: int | Dim) -> Size:
@@ -48,7 +51,7 @@ def static_size(value: int | Dim, why: str) -> int:
     """`value` as an int, or an error that says what needs it."""
     result = size(value)
     if not isinstance(result, int):
-        raise SymbolicSizeError(f"{why} needs a static size on MAX, but it is {value}")
+        raise SymbolicSizeError(f"{why} needs a static size, but the size is {value}; {_STATIC}")
     return result
 
 
@@ -92,7 +95,7 @@ def broadcast_shapes(*shapes: Sequence[Size]) -> list[Size]:
             elif not same(result[i], value):
                 if isinstance(result[i], int) and isinstance(value, int):
                     raise ValueError(f"shapes {shapes} do not broadcast")
-                # One of them is symbolic: PyTorch has already proved them equal; keep the static.
+                # One of them is symbolic: PyTorch has proved them equal; keep the static one.
                 result[i] = result[i] if isinstance(result[i], int) else value
     return result
 
@@ -110,20 +113,20 @@ def broadcast_tensors(*tensors: MaxTensor) -> list[MaxTensor]:
     return [broadcast_to(tensor, shape) for tensor in tensors]
 
 
-def agree(*tensors: MaxTensor) -> list[MaxTensor]:
-    """Tensors that meet in one pointwise op, with sizes spelled alike.
+def unify_sizes(*tensors: MaxTensor) -> list[MaxTensor]:
+    """The operands of one pointwise op, with equal sizes spelled alike.
 
     Where two sizes are spelled differently, PyTorch has proved them equal; MAX checks at run time.
     """
     wanted = broadcast_shapes(*(tensor.shape for tensor in tensors))
-    agreed = []
+    unified = []
     for tensor in tensors:
         shape = sizes(tensor)
         here = wanted[len(wanted) - len(shape) :]
         spelled = [n if n == 1 else w for n, w in zip(shape, here, strict=True)]
         alike = all(map(same, shape, spelled))
-        agreed.append(tensor if alike else ops.rebind(tensor, spelled))
-    return agreed
+        unified.append(tensor if alike else ops.rebind(tensor, spelled))
+    return unified
 
 
 def fold(tensor: MaxTensor, reduced: Sequence[int]) -> MaxTensor:
@@ -149,14 +152,14 @@ def reduced_shape(tensor: MaxTensor, reduced: Sequence[int], keepdim: bool) -> l
 
 
 def is_expressible(expr: sympy.Expr) -> bool:
-    """Whether `from_sympy` has a size for every part of `expr`."""
+    """Whether `from_sympy` can express every part of `expr` as a size."""
     parts = (sympy.Integer, sympy.Symbol, sympy.Add, sympy.Mul, sympy.Pow)
     own = (FloorDiv, CleanDiv, Mod, PythonMod, ModularIndexing, SymIdentity)
     return all(isinstance(part, (*parts, *own)) for part in sympy.preorder_traversal(expr))
 
 
 def is_computable(expr: sympy.Expr) -> bool:
-    """Whether `constants.number` has a value for `expr`, be it no size of a tensor."""
+    """Whether `constants.number` can compute `expr`, even if no tensor can have it as a size."""
     if isinstance(expr, (Max, Min, sympy.Add, sympy.Mul)):
         return all(map(is_computable, expr.args))
     return is_expressible(expr)
@@ -169,7 +172,7 @@ def from_sympy(expr: sympy.Expr | int, symbols: Mapping[str, Dim]) -> Size:
     if isinstance(expr, sympy.Symbol):
         if expr.name not in symbols:
             raise SymbolicSizeError(
-                f"the size {expr} depends on values, which MAX cannot know beforehand"
+                f"the size {expr} {NEEDS_SHAPES}"
                 if symbol_is_type(expr, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT))
                 else f"no input of the graph determines the symbolic size {expr}"
             )
@@ -197,6 +200,5 @@ def from_sympy(expr: sympy.Expr | int, symbols: Mapping[str, Dim]) -> Size:
     if isinstance(expr, SymIdentity):
         return arguments()[0]
     raise SymbolicSizeError(
-        f"MAX has no symbolic size for {expr} ({type(expr).__name__}); "
-        "compile with static sizes for it (torch._dynamo.mark_static)"
+        f"MAX has no symbolic size for {expr} ({type(expr).__name__}); {_STATIC}"
     )

@@ -1,4 +1,4 @@
-"""The words that lowerings speak: tensors of a MAX graph, sizes, scalars and the call's context."""
+"""The types of lowerings: tensors of a MAX graph, sizes, scalars and the context of a call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Size = int | Dim
 
 @dataclass(frozen=True)
 class OutputMeta:
-    """PyTorch's own answer for one output of a call."""
+    """The shape and dtype of one output of a call, as PyTorch computed them."""
 
     shape: tuple[Size, ...]
     dtype: torch.dtype
@@ -27,7 +27,7 @@ class OutputMeta:
 
 @dataclass(frozen=True)
 class CallInfo:
-    """What a lowering registered with `needs_call=True` is told about the call."""
+    """The context of a call, passed to lowerings registered with `needs_call=True`."""
 
     op: torch._ops.OpOverload
     name: str
@@ -35,9 +35,9 @@ class CallInfo:
     outputs: tuple[OutputMeta | None, ...]
     """One entry per output; None where PyTorch returns no tensor."""
     used_outputs: frozenset[int]
-    """Indices of the outputs that anything reads; others need not be computed."""
+    """Indices of the outputs that are read; the others need not be computed."""
     device: DeviceRef
-    """Where the outputs live."""
+    """The device of the outputs."""
 
     @property
     def output(self) -> OutputMeta:

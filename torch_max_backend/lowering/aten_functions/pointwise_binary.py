@@ -36,7 +36,7 @@ def _sum(
 def aten_add(self: Operand, other: Operand, alpha: Scalar | Dim = 1) -> MaxTensor:
     dtype = promotion.result_dtype(self, other)
     if dtype is torch.bool:  # MAX has no arithmetic of bools
-        left, right = shapes.agree(*promotion.promote(self, other))
+        left, right = shapes.unify_sizes(*promotion.promote(self, other))
         return ops.logical_or(left, right) if alpha else left
     return _sum(ops.add, self, other, promotion.round_to(alpha, dtype))
 

@@ -9,6 +9,7 @@ from max.graph import Dim, ops
 from torch_max_backend.errors import UnsupportedOpError
 from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
 from torch_max_backend.lowering.aten_functions.reduction import located_extremum
+from torch_max_backend.lowering.on_torch import NEEDS_SHAPES
 from torch_max_backend.lowering.registry import map_to
 from torch_max_backend.lowering.types import MaxTensor, Scalar, Size
 
@@ -170,8 +171,7 @@ def _search(
 def aten_repeat_interleave(repeats: MaxTensor, *, output_size: Size | None = None) -> MaxTensor:
     if output_size is None:
         raise UnsupportedOpError(
-            "repeat_interleave without `output_size`: the size of its result depends on values, "
-            "and MAX's graphs have their sizes beforehand"
+            f"without `output_size`, the output shape of repeat_interleave {NEEDS_SHAPES}"
         )
     ends = ops.cumsum(promotion.cast(repeats, torch.int64), 0)
     places = constants.iota(output_size, repeats.device)

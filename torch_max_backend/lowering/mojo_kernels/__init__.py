@@ -1,4 +1,4 @@
-"""Mojo kernels for what MAX's graph ops lack, drop NaN in, or do in 16 bits.
+"""Mojo kernels for what MAX's graph ops lack, lose NaN in, compute in 16 bits or compile slowly.
 
 The folder's `.mojo` files form one Mojo package. It is precompiled once per machine into the cache
 directory, under a name that is the hash of its sources and of MAX's version.
@@ -41,19 +41,19 @@ def package(folder: Path = SOURCES) -> Path:
     folder = folder.resolve()
     if not (folder / "__init__.mojo").is_file():
         raise PackageError(f"{folder} is not a Mojo package: it has no __init__.mojo")
-    # The compiler bakes the file's stem in as the module's name, so the stem must be final.
+    # The compiler stores the file's stem as the module's name, so the stem must be final.
     target = flags.cache_dir() / "kernels" / f"tmb_{_digest(folder)}.mojoc"
     _SOURCES_OF[target] = folder
     return target
 
 
 _SOURCES_OF: dict[Path, Path] = {}
-"""The folder of each package that this process has asked for."""
+"""The folder of each package that this process uses."""
 
 
 @functools.cache
 def precompile(target: Path) -> None:
-    """Make a package that `package` named, unless it is there: half a minute, once a machine."""
+    """Compile a package to the path from `package`, unless it exists: 30 s, once per machine."""
     from mojo.run import subprocess_run_mojo
 
     if target.is_file():
@@ -70,7 +70,7 @@ def precompile(target: Path) -> None:
             raise PackageError(
                 f"Mojo could not compile {folder}:\n{error.stderr.decode(errors='replace')}"
             ) from error
-        os.replace(built, target)  # atomic: another process sees all of it or nothing
+        os.replace(built, target)  # atomic: a reader sees all of it or nothing
 
 
 def elementwise(name: str, *operands: TensorValue, dtype: DType | None = None) -> TensorValue:
@@ -82,10 +82,10 @@ def elementwise(name: str, *operands: TensorValue, dtype: DType | None = None) -
 
 
 def divide(self: TensorValue, other: TensorValue) -> TensorValue:
-    """The quotient of floats, for every lowering: MAX's own costs much and forgets NaN.
+    """The quotient of floats, for all lowerings: MAX's division compiles slowly and loses NaN.
 
-    MAX makes a product of a division by a number, and compiles and runs a program of its own to
-    find the factor, which adds 15 to 40 s to a compile; and 0 divided by anything is 0 for it.
+    MAX rewrites x / c as x * (1 / c), and compiles and runs a program to fold 1 / c, which adds 15
+    to 40 s to a compile. It also folds 0 / x to 0, even where x is 0 or NaN.
     """
     return elementwise("tmb_divide", self, other)
 
