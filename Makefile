@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 WORKERS ?= 2
 
-.PHONY: demo test lint format bench zoo clean
+.PHONY: demo test lint format docs bench zoo clean
 
 demo: $(INSTALLED)
 	$(BIN)/python -m examples.demo
@@ -23,6 +23,11 @@ format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Material announces its successor on each build; the variable is its own switch for that.
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
+	@echo "open site/index.html"
+
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.run --cold --output docs
@@ -36,10 +41,10 @@ $(INSTALLED): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
-$(VENV)/.installed-bench: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+$(VENV)/.installed-%: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --editable '.[$*]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis reports demo_output
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis reports demo_output site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
