@@ -309,7 +309,7 @@ def _parser() -> argparse.ArgumentParser:
 
     run = command("run", _run, "run a graph with weights")
     run.add_argument("file")
-    run.add_argument("--weights", help="file or folder; see the docs for the formats")
+    run.add_argument("--weights", help="file or folder: .safetensors, .pt, .bin, shards")
     run.add_argument("--device", help="cpu, cuda:0, ...")
     run.add_argument("-o", "--output", help="write the results to this .safetensors")
     add_inputs(run)
