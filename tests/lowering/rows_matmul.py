@@ -5,7 +5,7 @@ import math
 import torch
 
 from tests.lowering.cases import FLOATS, HALF, INTS, OpCase, t
-from torch_max_backend.program.passes.pack_weights import matvec, matvec_group, packed_mm
+from torch_max_backend.program.own_ops import matvec, matvec_group, packed_mm
 
 aten = torch.ops.aten
 NUMBERS = [*FLOATS, *INTS]

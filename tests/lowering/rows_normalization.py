@@ -3,7 +3,7 @@
 import torch
 
 from tests.lowering.cases import FLOATS, HALF, OpCase, t
-from torch_max_backend.program.passes.fusion import rms_norm
+from torch_max_backend.program.own_ops import rms_norm
 
 aten = torch.ops.aten
 F32 = torch.float32

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from tests.testing.table import Compiled, Table
-from torch_max_backend.program.passes import pack_weights as weights
+from torch_max_backend.program.packed_layout import Layout
+from torch_max_backend.runtime import packed_weights as weights
 
 pytestmark = pytest.mark.xdist_group("runtime-weights")
 TABLE = Table()
@@ -80,7 +81,7 @@ def check(function: Compiled, *args: torch.Tensor) -> None:
 @pytest.mark.parametrize(("k", "n"), [(1, 1), (7, 32), (300, 70), (5000, 3)])
 def test_packing_loses_nothing(k: int, n: int, transposed: bool, columns: int) -> None:
     weight = torch.randn(n, k) if transposed else torch.randn(k, n)
-    panels = weights.Layout(k, n, transposed, columns).pack(weight)
+    panels = Layout(k, n, transposed, columns).pack(weight)
     assert panels.shape == (-(-n // columns), k, columns)
     matrix = panels.transpose(0, 1).reshape(k, -1)
     assert matrix[:, :n].equal(weight.t() if transposed else weight)

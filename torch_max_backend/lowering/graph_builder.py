@@ -88,7 +88,7 @@ def check_supported(program: Program) -> None:
     if not missing:
         return
     first = missing[0]
-    specs = _specs(program)
+    specs = program.specs()
     dtype = _foreign_dtype(first)
     what = "" if dtype is None else f" that gives {dtype}"
     lines = [f"no MAX lowering for {first.op}{what}", _describe(first, specs)]
@@ -124,9 +124,6 @@ def build(
 
 
 def _input_type(item: GraphInput) -> TensorType:
-    if isinstance(item, PackedInput):
-        layout = item.layout
-        return TensorType(DType.float32, list(layout.shape), DeviceRef.CPU())
     if isinstance(item, SymbolInput):
         # A buffer without elements carries a size in its shape and costs no memory.
         return TensorType(DType.uint8, [str(item.expr), 0], DeviceRef.CPU())
@@ -138,7 +135,7 @@ def _input_type(item: GraphInput) -> TensorType:
             sizes.append(size.name)
         else:  # MAX takes names as sizes of inputs, not expressions: `_read` rebinds them
             sizes.append(f"{item.name}_dim{i}")
-    if item.order is not None:
+    if isinstance(item, TensorInput) and item.order is not None:
         sizes = [sizes[i] for i in item.order]
     return TensorType(max_dtype(item.spec.dtype), sizes, device_ref(item.spec.device))
 
@@ -247,7 +244,7 @@ class _Lowering:
             module = getattr(entry.lowering, "__module__", "?")
             lines = [
                 f"the lowering of {call.op} failed: {type(error).__name__}: {_first_line(error)}",
-                _describe(call, _specs(self.program)),
+                _describe(call, self.program.specs()),
                 f"  lowered by {module}.{where}",
             ]
             raise LoweringError("\n".join(lines), call.name, entry.builtin) from error
@@ -322,15 +319,6 @@ def _verified_tensor(value: Any, meta: OutputMeta, prefix: str) -> TensorValue:
         raise MaxCompilerError(f"{prefix}it returned shape {actual}, PyTorch returns {expected}")
     # Only symbolic sizes differ, and PyTorch has proved them equal: MAX checks them at run time.
     return ops.rebind(value, expected)
-
-
-def _specs(program: Program) -> dict[str, tuple[TensorSpec | None, ...]]:
-    specs: dict[str, tuple[TensorSpec | None, ...]] = {
-        item.name: (item.spec,) for item in program.inputs if isinstance(item, TensorInput)
-    }
-    specs.update((item.name, specs[item.source]) for item in program.packed)
-    specs.update((call.name, call.outputs) for call in program.calls)
-    return specs
 
 
 def _describe(call: Call, specs: dict[str, tuple[TensorSpec | None, ...]]) -> str:

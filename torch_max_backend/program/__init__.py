@@ -25,6 +25,7 @@ from torch_max_backend.program.program import (
     live_calls,
     map_refs,
     told_symbols,
+    with_calls,
 )
 
 __all__ = [
@@ -52,4 +53,5 @@ __all__ = [
     "live_calls",
     "map_refs",
     "told_symbols",
+    "with_calls",
 ]

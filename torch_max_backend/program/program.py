@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Union
@@ -57,6 +57,16 @@ class TensorSpec:
     dtype: torch.dtype
     device: torch.device
 
+    @property
+    def is_static(self) -> bool:
+        """No size is symbolic."""
+        return all(isinstance(size, int) for size in self.shape)
+
+    @property
+    def is_empty(self) -> bool:
+        """It has no elements, whatever is computed."""
+        return 0 in self.shape and self.is_static
+
     def __str__(self) -> str:
         dtype = str(self.dtype).removeprefix("torch.")
         return f"{dtype}[{', '.join(map(str, self.shape))}] {self.device}"
@@ -100,6 +110,11 @@ class PackedInput:
     """The `TensorInput` that it is made from."""
     layout: Layout
 
+    @property
+    def spec(self) -> TensorSpec:
+        """Of the packed tensor; the kernels take float32 on the CPU."""
+        return TensorSpec(self.layout.shape, torch.float32, torch.device("cpu"))
+
 
 Input = TensorInput | SymbolInput | OpaqueInput
 
@@ -118,6 +133,12 @@ class Call:
     used_outputs: frozenset[int]
     source: str | None = None
     """The user's line: `file:line  code`."""
+
+    def reads(self) -> list[Ref]:
+        """The values that the call takes."""
+        found: list[Ref] = []
+        map_refs((self.args, self.kwargs), found.append)
+        return found
 
     def __reduce__(self) -> tuple[Any, ...]:
         # PyTorch's ops cannot be pickled; their names can.
@@ -186,11 +207,18 @@ class Program:
         outputs = [o.ref for o in self.outputs if isinstance(o, TensorOutput)]
         return [*outputs, *(mutation.ref for mutation in self.mutations)]
 
+    def specs(self) -> dict[str, tuple[TensorSpec | None, ...]]:
+        """What is known of each value that a `Ref` may name: one entry per output."""
+        found: dict[str, tuple[TensorSpec | None, ...]] = {
+            item.name: (item.spec,) for item in self.inputs if isinstance(item, TensorInput)
+        }
+        found.update((item.name, (item.spec,)) for item in self.packed)
+        found.update((call.name, call.outputs) for call in self.calls)
+        return found
+
     def used_names(self) -> set[str]:
         """Names that some call or output reads."""
-        used: set[str] = set()
-        for call in self.calls:
-            map_refs((call.args, call.kwargs), lambda ref: used.add(ref.name))
+        used = {ref.name for call in self.calls for ref in call.reads()}
         used.update(ref.name for ref in self.results())
         used.update(mutation.name for mutation in self.mutations)
         return used
@@ -248,14 +276,48 @@ def map_refs(value: Any, function: Callable[[Ref], Any]) -> Any:
 
 
 def live_calls(calls: Sequence[Call], results: Sequence[Ref]) -> list[Call]:
-    """`calls` without those whose results nobody reads (a pass took their readers away)."""
+    """`calls` without those whose results nobody reads (a pass took their readers away).
+
+    A call of an op that returns nothing is there for its effect, and stays.
+    """
     read = {ref.name for ref in results}
     alive = []
     for call in reversed(calls):
-        if call.name in read:
-            map_refs((call.args, call.kwargs), lambda ref: read.add(ref.name))
+        if call.name in read or not call.op._schema.returns:
+            read.update(ref.name for ref in call.reads())
             alive.append(call)
     return alive[::-1]
+
+
+def with_calls(
+    program: Program, calls: Sequence[Call], replaced: Mapping[Ref, Ref] | None = None
+) -> Program:
+    """`program` with other calls, whose readers and results read `replaced` instead.
+
+    Calls that are no longer read are dropped.
+    """
+    if replaced:
+
+        def look(ref: Ref) -> Ref:
+            return replaced.get(ref, ref)
+
+        program = dataclasses.replace(
+            program,
+            outputs=[
+                dataclasses.replace(output, ref=look(output.ref))
+                if isinstance(output, TensorOutput)
+                else output
+                for output in program.outputs
+            ],
+            mutations=[dataclasses.replace(m, ref=look(m.ref)) for m in program.mutations],
+        )
+        calls = [
+            dataclasses.replace(
+                call, args=map_refs(call.args, look), kwargs=map_refs(call.kwargs, look)
+            )
+            for call in calls
+        ]
+    return dataclasses.replace(program, calls=live_calls(calls, program.results()))
 
 
 GraphInput = TensorInput | SymbolInput | PackedInput

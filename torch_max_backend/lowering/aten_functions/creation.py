@@ -10,6 +10,7 @@ from max.graph import Dim, ops
 from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
 from torch_max_backend.lowering.registry import map_to
 from torch_max_backend.lowering.types import CallInfo, MaxTensor, Scalar, Size
+from torch_max_backend.program.filled_ops import FILLED
 
 aten = torch.ops.aten
 
@@ -21,25 +22,10 @@ def _filled(value: Scalar) -> Callable[..., MaxTensor]:
     return lowering
 
 
-# All that these take (sizes, strides, dtype, layout) is in PyTorch's own answer. An uninitialised
-# tensor is zeros: as cheap, and the same at every run.
-for _op, _value in {
-    aten._efficientzerotensor: 0,
-    aten.empty.memory_format: 0,
-    aten.empty_like: 0,
-    aten.empty_permuted: 0,
-    aten.empty_strided: 0,
-    aten.new_empty: 0,
-    aten.new_empty_strided: 0,
-    aten.new_ones: 1,
-    aten.new_zeros: 0,
-    aten.ones: 1,
-    aten.ones_like: 1,
-    aten.zeros: 0,
-    aten.zeros_like: 0,
-}.items():
+# All that these take (sizes, strides, dtype, layout) is in PyTorch's own answer.
+for _op, _value in FILLED.items():
     _name = str(_op).removeprefix("aten.").split(".")[0]
-    globals()[f"aten_{_name}"] = map_to(_op, needs_call=True)(_filled(_value))  # type: ignore[arg-type]
+    globals()[f"aten_{_name}"] = map_to(_op, needs_call=True)(_filled(_value))
 
 
 def _band(self: MaxTensor, diagonal: Size, *, lower: bool) -> MaxTensor:

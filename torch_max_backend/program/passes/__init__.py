@@ -10,12 +10,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch_max_backend.flags import Options
-from torch_max_backend.program.passes import folding, fusion, pack_weights
+from torch_max_backend.program.passes import (
+    fill_uniform,
+    fold_constants,
+    fuse_gelu,
+    fuse_rms_norm,
+    group_matvecs,
+    pack_weights,
+    remove_dead_calls,
+)
 from torch_max_backend.program.program import Kind, Program
 
 
 def _always(options: Options) -> bool:
     return True
+
+
+def _packing(options: Options) -> bool:
+    return options.pack_weights
 
 
 @dataclass(frozen=True)
@@ -38,9 +50,13 @@ class Pass:
 _INFERENCE = frozenset({Kind.INFERENCE})
 
 PIPELINE: tuple[Pass, ...] = (
-    Pass(folding.fold_constants),
-    Pass(fusion.fuse, _INFERENCE),
-    Pass(pack_weights.pack_weights, _INFERENCE, lambda options: options.pack_weights),
+    Pass(remove_dead_calls.remove_dead_calls),
+    Pass(fill_uniform.fill_uniform),
+    Pass(fold_constants.fold_constants),
+    Pass(fuse_rms_norm.fuse_rms_norm, _INFERENCE),
+    Pass(fuse_gelu.fuse_gelu, _INFERENCE),
+    Pass(pack_weights.pack_weights, _INFERENCE, _packing),
+    Pass(group_matvecs.group_matvecs, _INFERENCE, _packing),
 )
 
 

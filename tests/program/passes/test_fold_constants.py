@@ -8,27 +8,12 @@ import pytest
 import torch
 from max._mlir_context import in_default_mlir_context
 from max.graph import Module
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional
 
 from tests.testing.graph_of_call import OpCall, graph_for_max
-from torch_max_backend.frontend.fx_importer import import_fx
+from tests.testing.programs import op_names, outputs, program
 from torch_max_backend.lowering import graph_builder
 from torch_max_backend.lowering.registry import decomposition_table
-from torch_max_backend.program import Program
-from torch_max_backend.program.passes.folding import fold_constants
-
-
-def program(function, *args: torch.Tensor) -> Program:
-    return fold_constants(import_fx(make_fx(function, tracing_mode="fake")(*args)))
-
-
-def names(folded: Program) -> list[str]:
-    return [str(call.op) for call in folded.calls]
-
-
-def outputs(function):
-    return lambda *args: [function(*args)]
 
 
 def test_a_mask_is_computed_once() -> None:
@@ -39,54 +24,23 @@ def test_a_mask_is_computed_once() -> None:
     folded = program(outputs(attend), torch.randn(4, 4))
     assert [tuple(value.shape) for value in folded.captured] == [(4, 4)]
     torch.testing.assert_close(folded.captured[0], torch.ones(4, 4).tril().bool())
-    assert "aten.arange.default" not in names(folded)
+    assert "aten.arange.default" not in op_names(folded)
 
 
 def test_a_number_stays_a_constant_of_the_graph() -> None:
     folded = program(outputs(lambda x: x + torch.full((4,), 2.0)), torch.randn(4))
-    assert not folded.captured and "aten.full.default" in names(folded)
+    assert not folded.captured and "aten.full.default" in op_names(folded)
 
 
 def test_random_numbers_are_not_constants() -> None:
     folded = program(outputs(lambda x: x + torch.rand(4) * 2), torch.randn(4))
-    assert not folded.captured and "aten.rand.default" in names(folded)
-
-
-def test_uninitialised_memory_is_not_kept() -> None:
-    folded = program(outputs(lambda x: x + torch.empty(4)), torch.randn(4))
-    assert not folded.captured
+    assert not folded.captured and "aten.rand.default" in op_names(folded)
 
 
 def test_a_part_of_uninitialised_memory_is_zeros() -> None:
     # MAX would compile a program of its own to fold the slice: 30 s for `pad(mode="circular")`.
     folded = program(outputs(lambda x: x + torch.empty(4)[1:3]), torch.randn(2))
     torch.testing.assert_close(folded.captured, [torch.zeros(2)])
-
-
-def test_what_has_no_elements_is_computed_from_nothing() -> None:
-    def both(x):
-        values, places = x[:0].exp().max(1)
-        return [values, places, torch.cat([x, x[2:2]])]
-
-    folded = program(both, torch.randn(4, 3))
-    full = "aten.full.default"
-    assert names(folded) == [full, full, full, "aten.cat.default"]
-
-
-def test_an_empty_argument_is_a_constant() -> None:
-    folded = program(lambda x: [x.sum() + 1, *x.new_ones(2).max(0)], torch.randn(0, 3))
-    assert not folded.calls
-    torch.testing.assert_close(
-        folded.captured, [torch.tensor(1.0), torch.tensor(1.0), torch.tensor(0)]
-    )
-
-
-def test_an_argument_that_gives_its_shape_alone_is_not_read() -> None:
-    folded = program(lambda x: [torch.zeros_like(x), x.new_full([2], 3)], torch.randn(4))
-    assert [(call.op, call.args) for call in folded.calls] == [
-        (torch.ops.aten.full.default, ([4], 0)),
-        (torch.ops.aten.full.default, ([2], 3)),
-    ]
 
 
 def test_a_number_that_would_be_cut_to_pieces_is_a_tensor() -> None:

@@ -1,0 +1,37 @@
+"""Functions as programs: traced, imported and put through the product's passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from torch_max_backend.flags import Options
+from torch_max_backend.frontend.fx_importer import import_fx
+from torch_max_backend.program import Kind, Program, passes
+
+OPTIONS = Options()
+
+
+def outputs(function: Callable[..., Any]) -> Callable[..., list[Any]]:
+    """`function` with its one result in a list, as graphs return it."""
+    return lambda *args: [function(*args)]
+
+
+def program(
+    function: Callable[..., Any],
+    *args: torch.Tensor,
+    static: Collection[int] = (),
+    kind: Kind = Kind.INFERENCE,
+    options: Options = OPTIONS,
+) -> Program:
+    """What MAX is given for a function that returns a list; `static` are parameters' positions."""
+    gm = make_fx(function, tracing_mode="fake")(*args)
+    return passes.run(import_fx(gm, static), kind, options)
+
+
+def op_names(program: Program) -> list[str]:
+    """The ops of a program, in order."""
+    return [str(call.op) for call in program.calls]
