@@ -1,8 +1,8 @@
-"""torch_ir measured: beside PyPI's pytorch-ir 0.2.3, and on what only torch_ir is asked to do.
+"""Measure torch_ir: compared with pytorch-ir 0.2.3 from PyPI, and on large and damaged graphs.
 
 python -m benchmarks.ir [--peer-python PATH] [--rounds 3] [--output docs/ir_benchmarks.md]
 
-1. pytorch-ir in an environment of its own, with the same PyTorch. The two sides take turns.
+1. Against pytorch-ir, which runs in an environment of its own with the same PyTorch; interleaved.
 2. A model of the size of Llama-3.1-405B, extracted on meta.
 3. Architectures of transformers, from extraction to a verified run.
 4. 10,000 damaged files.
@@ -102,7 +102,7 @@ def _least(results: list[dict[str, float]]) -> dict[str, float]:
 
 
 def extract_405b() -> dict[str, float]:
-    """Extract a Llama-3.1-405B-sized model on meta, in this process."""
+    """Extract a model of the size of Llama-3.1-405B on meta, in this process."""
     import transformers
 
     from torch_ir import extract_ir, load_ir
@@ -163,7 +163,7 @@ def architectures() -> list[tuple[str, str, int, float]]:
 
 
 def damaged_files(count: int = 10_000) -> dict[str, float]:
-    """Load damaged files; anything but a `SerializationError` ends the benchmark."""
+    """Load damaged files; any error but a `SerializationError` ends the benchmark."""
     from tests.torch_ir.test_fuzz import DYNAMIC, EXAMPLE, Model, attack
     from torch_ir import extract_ir
     from torch_ir.serializer import serialize_ir
@@ -220,7 +220,7 @@ def page(
 ) -> str:
     bare = results["overhead"]["torch_ir"]["bare_us"] if results else 0.0
     lines = [
-        "# torch_ir: measured",
+        "# torch_ir: measurements",
         "",
         "Written by `python -m benchmarks.ir --rounds "
         f"{rounds} --output docs/ir_benchmarks.md`. One thread, "
@@ -230,15 +230,15 @@ def page(
     ]
     if results:
         lines += [
-            "## Beside pytorch-ir 0.2.3",
+            "## Compared with pytorch-ir 0.2.3",
             "",
-            f"{rounds} rounds in which the two take turns, each in its own environment and "
-            "process. Processor time, the shortest of all calls: what else runs on the machine can "
-            "only add to it. Ratio: pytorch-ir ÷ torch_ir; above 1 torch_ir is ahead. GPT-2 (124M, "
-            "256 tokens) and ResNet-50 (4 × 224²) are written in "
-            "plain PyTorch in `benchmarks/ir_worker.py`. The overhead of a node is the time of a "
-            f"run minus that of the same ops called bare ({bare:.2f} µs each); `execute_ir` "
-            "includes compiling the plan.",
+            f"{rounds} interleaved rounds, each side in its own environment and process. Times are "
+            "processor times, the shortest of all calls, because other work on the machine can "
+            "only add to them. The ratio is pytorch-ir ÷ torch_ir: above 1, torch_ir is better. "
+            "GPT-2 (124M, 256 tokens) and ResNet-50 (4 × 224²) are written in plain PyTorch in "
+            "`benchmarks/ir_worker.py`. The overhead of a node is the time of a run minus that of "
+            f"calling the same ops directly ({bare:.2f} µs each); `execute_ir` includes compiling "
+            "the plan.",
             "",
             table(results),
             "",
@@ -248,12 +248,13 @@ def page(
             "## A Llama-3.1-405B-sized model on meta",
             "",
             f"{big['parameters_b']:.1f}B parameters, {big['nodes']:.0f} nodes, 128 tokens, "
-            "bfloat16, wall time; the model is built from a config of transformers.",
+            "bfloat16. Wall times; the model is built from a config of transformers.",
             "",
             "| | |",
             "|---|---|",
             f"| build on meta | {big['build_s']:.1f} s |",
-            f"| extract | {big['extract_s']:.1f} s ({big['extract_busy_s']:.1f} s of processor) |",
+            f"| extract | {big['extract_s']:.1f} s "
+            f"({big['extract_busy_s']:.1f} s of processor time) |",
             f"| save | {big['save_s']:.2f} s |",
             f"| load | {big['load_s']:.2f} s |",
             f"| file | {big['file_mb']:.2f} MB |",
@@ -265,7 +266,7 @@ def page(
         lines += [
             f"## {len(zoo)} architectures of transformers, {families} families",
             "",
-            "Small configs, float32: extracted on meta, saved, loaded, run and compared with the "
+            "Small configs in float32, extracted on meta, saved, loaded, run and compared with the "
             "model. `pytest tests/torch_ir/test_transformers.py -m ''` does the same.",
             "",
             "| family | model | nodes | largest absolute error |",
@@ -281,11 +282,11 @@ def page(
             "## Damaged files",
             "",
             f"{damaged['count']:,} files with random damage to text or structure "
-            f"(`tests/torch_ir/test_fuzz.py`): {damaged['refused']:,} refused with "
-            "`SerializationError`, the others valid, no other exception. "
-            f"{damaged['seconds']:.1f} s of processor time in all, "
-            f"{damaged['slowest_s'] * 1e3:.0f} ms for the slowest; the process's peak memory "
-            f"grew by {damaged['grown_mib']:.1f} MiB.",
+            f"(`tests/torch_ir/test_fuzz.py`): {damaged['refused']:,} were rejected with a "
+            "`SerializationError`, the others were still valid, and there was no other exception. "
+            f"All of them took {damaged['seconds']:.1f} s of processor time, the slowest "
+            f"{damaged['slowest_s'] * 1e3:.0f} ms; the peak memory of the process grew by "
+            f"{damaged['grown_mib']:.1f} MiB.",
             "",
         ]
     return "\n".join(lines)

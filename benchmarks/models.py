@@ -1,4 +1,4 @@
-"""The models that are measured: real sizes, random weights, one batch of inputs each."""
+"""The models to measure: real sizes, random weights, one batch of inputs each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Benchmark:
 
 
 class Logits(nn.Module):
-    """A transformers model reduced to tensor in, tensor out, as every peer can take it."""
+    """A transformers model with one tensor as input and output, which every engine accepts."""
 
     def __init__(self, model: nn.Module, argument: str, output: str) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Logits(nn.Module):
 
 
 class Pixels(Logits):
-    """The same for vision models, which know no cache."""
+    """The same for models without a cache."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return getattr(self.model(**{self.argument: x}), self.output)

@@ -1,10 +1,10 @@
-"""What a call costs beside MAX itself: `python -m benchmarks.overhead`.
+"""The overhead of a call: `python -m benchmarks.overhead`.
 
-Interleaved in one run, medians of many rounds: the compiled function, and the bare
-`Model.execute` of the same compiled graph on buffers made beforehand. Two questions: how much
-`x + 1` on 8 floats costs, and what 150 unchanged parameters add. MAX's threads fall asleep between
-two calls and cost more to wake the longer the pause, so `execute` is also measured in a function
-that Dynamo compiled: what remains is this package's own share.
+Compares the compiled function with a bare `Model.execute` of the same compiled graph on buffers
+that exist already: interleaved in one run, medians of many rounds. Measures `x + 1` on 8 floats,
+and what 150 unchanged parameters add. MAX's threads fall asleep between two calls, and waking them
+takes longer after a longer pause. `execute` is therefore also measured inside a function that
+Dynamo compiled: the difference to that is this package's own overhead.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Sum(torch.nn.Module):
 
 
 def microseconds(calls: dict[str, Callable[[], object]], rounds: int, batch: int) -> dict:
-    """Median time of each call, measured in turns so that noise meets all alike."""
+    """Median time of each call, interleaved so that noise affects all alike."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         for _ in range(batch):
@@ -58,7 +58,7 @@ def microseconds(calls: dict[str, Callable[[], object]], rounds: int, batch: int
 
 @contextmanager
 def recorded_models() -> Iterator[list[Model]]:
-    """Collects MAX's models of the graphs that become ready meanwhile."""
+    """Collects the MAX models of the graphs that are compiled inside the block."""
     models: list[Model] = []
     ready = CompiledGraph.ready
 
@@ -113,14 +113,14 @@ def main() -> None:
     if args.json:
         print(json.dumps({**result, **summary}))
         return
-    table = Table(title="Cost of a call, µs (median)")
+    table = Table(title="Time of a call in µs (median)")
     table.add_column("call")
     table.add_column("µs", justify="right")
     for name, value in result.items():
         table.add_row(name, f"{value:.1f}")
     console = Console()
     console.print(table)
-    console.print(f"x + 1: {ratio:.2f} × the bare execute (limit 2.5), {own:.0f} µs of it our own")
+    console.print(f"x + 1: {ratio:.2f} × the bare execute (limit 2.5); our overhead: {own:.0f} µs")
     console.print(
         f"150 unchanged parameters add {added:.0f} µs (limit 150; bare execute adds {bare:.0f})"
     )

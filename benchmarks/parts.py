@@ -1,10 +1,10 @@
-"""Where a transformer's time goes: `python -m benchmarks.parts [--shape gpt2-128]`.
+"""Where the time of a transformer goes: `python -m benchmarks.parts [--models gpt2-128]`.
 
-The parts of one model (its matmuls, attention, norms, activations) are compiled as one Module and
-timed one by one beside eager, in turns; each is weighted with how often the model has it, and what
-an empty call costs (`x + 1` on 8 floats) is taken off, because in the model there is one call for
-all parts. The sum is what the model would take without fusion between parts. `--onnxruntime` adds
-what ONNX Runtime's own profiler says of the whole model, by op.
+The parts of a model (its matmuls, attention, norms, activations) are compiled as one Module and
+timed one by one, interleaved with eager. Each part is multiplied by how often it occurs in the
+model. The time of an empty call (`x + 1` on 8 floats) is subtracted, because the model makes one
+call for all parts. The sum is the time of the model without fusion between parts. `--onnxruntime`
+adds what ONNX Runtime's own profiler reports for the whole model, by op.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from torch_max_backend import compile_together, max_backend
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a model, its arguments, and how often a call runs it."""
+    """A part of a model, its arguments, and how often it occurs in one call of the model."""
 
     count: int
     function: Callable[..., torch.Tensor]
@@ -119,7 +119,7 @@ MODELS: dict[str, Callable[[], dict[str, Part]]] = {
 
 
 def milliseconds(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median time of each call, in turns; each is warmed by one call before it is timed."""
+    """Median time of each call, interleaved; each is called once before it is timed."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
@@ -159,7 +159,7 @@ def show(name: str, parts: dict[str, Part], compiled: dict[str, Callable[..., ob
 
 
 def onnxruntime_profile(name: str) -> None:
-    """What ONNX Runtime spends in each kind of op, by its own profiler."""
+    """The time that ONNX Runtime spends in each kind of op, by its own profiler."""
     import onnxruntime
 
     benchmark = make(name)
@@ -183,7 +183,7 @@ def onnxruntime_profile(name: str) -> None:
     for event in events:
         if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
             spent[event["args"]["op_name"]] += event["dur"]
-    view = Table("op", "ms a call", title=f"{name}: ONNX Runtime")
+    view = Table("op", "ms per call", title=f"{name}: ONNX Runtime")
     for op, microseconds in spent.most_common(12):
         view.add_row(op, f"{microseconds / calls / 1e3:.2f}")
     view.add_row("sum", f"{spent.total() / calls / 1e3:.2f}")

@@ -1,8 +1,8 @@
-"""How soon the first result is there: `python -m benchmarks.start [--model gpt2-128]`.
+"""Time to the first result: `python -m benchmarks.start [--model gpt2-128]`.
 
-Every start is a process of its own; the engines take turns. `aot_eager` is PyTorch's own pipeline
-without a compiler. `tiered` finds empty caches at each start: its first result comes from PyTorch,
-while MAX compiles in the background. `max` is the second process: everything is compiled and kept.
+Each start is a new process; the engines take turns. `aot_eager` is PyTorch's own pipeline without
+a compiler. `tiered` starts with empty caches each time: its first result comes from PyTorch, while
+MAX compiles in the background. `max` is a second process, which finds everything compiled.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ENGINES = ("aot_eager", "inductor", "max", "tiered")
 
 
 def start(engine: str, name: str, caches: Path | None) -> dict[str, float]:
-    """One process; `caches` is where ours, MAX's and PyTorch's are kept, None for the usual."""
+    """Run one process; `caches` is the folder of all caches, None for the usual places."""
     environment = dict(os.environ)
     if caches is not None:
         environment |= {

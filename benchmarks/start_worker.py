@@ -9,7 +9,7 @@ import time
 
 
 def main(engine: str, name: str) -> None:
-    """Print one JSON object: seconds since before `import torch`, of the first call, and so on."""
+    """Print one JSON object: seconds from `import torch` on, and those of the first call."""
     begin = time.perf_counter()
     import torch
 

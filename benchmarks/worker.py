@@ -1,4 +1,4 @@
-"""One engine with one model in a process of its own, driven by `benchmarks.run` over pipes.
+"""One engine with one model in its own process, controlled by `benchmarks.run` over pipes.
 
 Protocol, one JSON object per line: after set-up the worker prints {"first": seconds, ...}; for each
 line "round N" on stdin it runs the model once and then N times, and prints {"times": [...]}.

@@ -1,7 +1,7 @@
-"""The main job end to end: `make demo`.
+"""Inference, training and graph extraction, end to end: `make demo`.
 
-A small GPT-2 and a small CNN run on MAX and are compared with eager PyTorch; a small model is
-trained through MAX; a graph is extracted without weights, saved, loaded and verified.
+Runs a small GPT-2 and a small CNN on MAX and compares them with eager PyTorch, trains a small model
+on MAX, then extracts a graph without weights, saves, loads and verifies it.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ def mlp() -> nn.Module:
 
 @contextmanager
 def visibly(what: str) -> Iterator[None]:
-    """Say what is going on, also where no terminal animates a spinner."""
+    """Print what is being done and how long it takes; every 15 s, that it still runs."""
     CONSOLE.print(f"[bold]{what}[/bold] ...")
     done = threading.Event()
     start = time.perf_counter()
 
     def tick() -> None:
         while not done.wait(15):
-            CONSOLE.print(f"  still at it, {time.perf_counter() - start:.0f} s")
+            CONSOLE.print(f"  still running after {time.perf_counter() - start:.0f} s")
 
     ticker = threading.Thread(target=tick, daemon=True)
     ticker.start()
@@ -124,7 +124,7 @@ def main(output: Path = Path("demo_output")) -> int:
         first_loss = step(x, y)
 
     ok = True
-    table = Table(title="Inference on MAX against eager PyTorch")
+    table = Table(title="Inference on MAX, compared with eager PyTorch")
     for column in ("model", "max abs error", "eager ms", "MAX ms"):
         table.add_column(column, justify="left" if column == "model" else "right")
     with torch.no_grad():
@@ -141,7 +141,7 @@ def main(output: Path = Path("demo_output")) -> int:
 
     losses = [first_loss, *(step(x, y) for _ in range(STEPS))]
     ok &= losses[-1] < 0.5 * losses[0]
-    table = Table(title="Training an MLP through MAX (forward and backward)")
+    table = Table(title="Training an MLP on MAX (forward and backward)")
     table.add_column("step")
     table.add_column("loss", justify="right")
     for index in range(0, len(losses), 10):

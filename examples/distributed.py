@@ -1,8 +1,8 @@
 """Train with several processes: `torchrun --nproc-per-node 2 -m examples.distributed ddp`.
 
-`ddp` wraps it in DistributedDataParallel, `fsdp` shards it with `fully_shard`. Gradients and shards
-travel by gloo in PyTorch; what lies between is compiled for MAX. Each process prints its losses
-beside those of the same training without `torch.compile`.
+`ddp` wraps the model in DistributedDataParallel, `fsdp` shards it with `fully_shard`. PyTorch sends
+gradients and shards with gloo; the model itself is compiled for MAX. The same training also runs
+without `torch.compile`, and the losses are compared.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch_max_backend import compile_stats, compile_together, max_backend
 
 
 class Block(nn.Module):
-    """What FSDP gathers and frees at a time."""
+    """The unit that FSDP gathers and frees at a time."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ def model(width: int) -> nn.Sequential:
 
 
 def distributed(how: str, compiled: bool) -> nn.Module:
-    """The model, wrapped and, if asked for, compiled."""
+    """The model, wrapped and, if `compiled`, compiled."""
     layers = model(16)
     if how == "ddp":
         whole = DistributedDataParallel(layers)
@@ -51,7 +51,7 @@ def distributed(how: str, compiled: bool) -> nn.Module:
 
 
 def train(how: str, compiled: bool, steps: int) -> list[float]:
-    """The mean losses of all processes, step by step."""
+    """Train, and return the mean loss over all processes after each step."""
     torch.manual_seed(0)
     run = distributed(how, compiled)
     optimizer = torch.optim.AdamW(run.parameters(), lr=1e-2)
@@ -87,7 +87,9 @@ def main() -> None:
             print(f"largest relative difference from eager {worst:.2e}")
             print(f"nodes on MAX {counted['nodes_on_max']:.0f}")
         if worst > 1e-3 or not counted["nodes_on_max"]:
-            raise SystemExit(f"{args.how}: off by {worst}, {counted}")
+            raise SystemExit(
+                f"{args.how}: losses differ by {worst:.2e}, or nothing ran on MAX: {counted}"
+            )
     finally:
         dist.destroy_process_group()
 

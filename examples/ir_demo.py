@@ -1,4 +1,4 @@
-"""A graph without weights: extract on meta, save, load, run with real weights, verify, draw.
+"""Extract a graph on meta, save and load it, run it with real weights, verify and draw it.
 
 python -m examples.ir_demo [folder]
 """
@@ -48,7 +48,7 @@ class TinyTransformer(nn.Module):
 
 
 def main(output_dir: str | Path | None = None) -> int:
-    """Run the demo; files go to `output_dir`. Returns 0 if the IR's results are the model's."""
+    """Write files to `output_dir`; returns 0 if the IR gives the model's results."""
     folder = Path(output_dir) if output_dir is not None else Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
     with torch.device("meta"):
@@ -71,7 +71,7 @@ def main(output_dir: str | Path | None = None) -> int:
         passed, report = verify_ir_with_state_dict(ir, model.state_dict(), model, (test,))
         print(f"length {size}: {report}")
         ok &= passed
-    print(f"picture: {visualize(ir, folder / 'tiny_transformer.html')}")
+    print(f"drawing: {visualize(ir, folder / 'tiny_transformer.html')}")
     return 0 if ok else 1
 
 

@@ -1,1 +1,1 @@
-"""Real models with real loading code, run with `max_backend`. See README.md."""
+"""Scripts that load published models and run them with `max_backend`. See README.md."""

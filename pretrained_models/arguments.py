@@ -1,4 +1,4 @@
-"""What every script's command line has in common."""
+"""The arguments and the closing line that all scripts share."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from torch_max_backend import compile_stats, max_backend
 
 
 def parser(description: str | None, name: str, folder: str) -> argparse.ArgumentParser:
-    """A parser; `name` is the model on the hub that is taken where none is given."""
+    """A parser. `name` is the default model, `folder` says what `--model` accepts."""
     made = argparse.ArgumentParser(description=description)
     made.add_argument("--model", default=name, help=f"{folder} (default: {name})")
     made.add_argument(
         "--random-weights",
         action="store_true",
-        help="the same architecture, small and untrained: needs neither the hub nor a folder",
+        help="a small untrained model of the same architecture; downloads nothing",
     )
-    made.add_argument("--eager", action="store_true", help="plain PyTorch, to compare with")
+    made.add_argument("--eager", action="store_true", help="run plain PyTorch, to compare with")
     return made
 
 
@@ -25,7 +25,7 @@ HUB_OR_FOLDER = "name on the Hugging Face hub, or a folder in its format"
 
 
 def compile_in_place(model: Any, args: argparse.Namespace, **options: Any) -> Any:
-    """`model`, which from now on runs on MAX when it is called."""
+    """Compile `model` in place, unless `--eager` was given, and return it in eval mode."""
     model = model.eval()
     if not args.eager:
         model.compile(backend=max_backend, **options)
@@ -33,7 +33,7 @@ def compile_in_place(model: Any, args: argparse.Namespace, **options: Any) -> An
 
 
 def report(args: argparse.Namespace) -> None:
-    """One line: what ran where."""
+    """Print how many nodes ran on MAX and on PyTorch."""
     if args.eager:
         print("[plain PyTorch]")
         return

@@ -1,4 +1,4 @@
-"""BERT: fills the gap in a sentence. `python -m pretrained_models.bert --text "... [MASK] ..."`."""
+"""BERT: fill the gap in a sentence. `python -m pretrained_models.bert --text "... [MASK] ..."`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text continued by a decoder; `gpt2.py`, `llama.py`, `qwen3.py` and `gemma3.py` are this."""
+"""Continue a text with a decoder: the common part of the GPT-2, Llama, Qwen3 and Gemma scripts."""
 
 from __future__ import annotations
 
@@ -32,13 +32,19 @@ def main(
     small: PretrainedConfig,
     argv: Sequence[str] | None = None,
 ) -> str:
-    """Load, generate, print; returns the text."""
+    """Load the model, generate, print and return the text."""
     parser = arguments.parser(description, name, arguments.HUB_OR_FOLDER)
     parser.add_argument("--prompt", default="The answer to the question is")
-    parser.add_argument("--tokens", type=int, default=32, help="how many to generate")
-    parser.add_argument("--dtype", default="auto", help="float32, bfloat16, ... (auto: as stored)")
+    parser.add_argument("--tokens", type=int, default=32, help="how many tokens to generate")
+    parser.add_argument(
+        "--dtype",
+        default="auto",
+        help="float32, bfloat16, ...; auto is the dtype of the checkpoint",
+    )
     parser.add_argument("--cache", choices=["static", "dynamic"], default="static")
-    parser.add_argument("--sample", action="store_true", help="draw tokens, with seed 0")
+    parser.add_argument(
+        "--sample", action="store_true", help="sample with seed 0 instead of decoding greedily"
+    )
     args = parser.parse_args(argv)
 
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""DenseNet: a picture in, its classes out. `python -m pretrained_models.densenet --image X`."""
+"""DenseNet: classify an image. `python -m pretrained_models.densenet --image cat.jpg`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OLD_NAME = re.compile(r"(denselayer\d+\.(?:norm|relu|conv))\.([12])\.")
 
 
 class DenseLayer(nn.Module):
-    """Reads everything before it in its block, adds `growth` channels."""
+    """Reads the output of all layers before it in its block and adds `growth` channels."""
 
     def __init__(self, channels: int, growth: int, bottleneck: int) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class DenseBlock(nn.ModuleDict):
 
 
 class DenseNet(nn.Module):
-    """Blocks of dense layers; between two of them channels and sides are halved."""
+    """Blocks of dense layers; transitions between them halve the channels, height and width."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class DenseNet(nn.Module):
 
 
 def like(weights: dict[str, torch.Tensor]) -> DenseNet:
-    """The model that a state dict was saved from; renames the keys of torchvision's old files."""
+    """The model that a state dict was saved from; renames the keys of torchvision's old format."""
     for key in list(weights):
         weights[_OLD_NAME.sub(r"\1\2.", key)] = weights.pop(key)
     layers = {match[0] for key in weights if (match := re.search(r"block\d+\.denselayer\d+", key))}

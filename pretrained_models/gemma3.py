@@ -1,4 +1,4 @@
-"""Gemma 3: text in, text out. `python -m pretrained_models.gemma3 --prompt "..."`."""
+"""Gemma 3: continue a text. `python -m pretrained_models.gemma3 --prompt "..."`."""
 
 from __future__ import annotations
 

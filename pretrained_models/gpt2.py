@@ -1,4 +1,4 @@
-"""GPT-2: text in, text out. `python -m pretrained_models.gpt2 --prompt "..."`."""
+"""GPT-2: continue a text. `python -m pretrained_models.gpt2 --prompt "..."`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A picture's class by a model of transformers; `vit.py` and `resnet.py` are this."""
+"""Classify an image with a model of transformers: the common part of the ViT and ResNet scripts."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def main(
     small: PretrainedConfig,
     argv: Sequence[str] | None = None,
 ) -> list[int]:
-    """Load, classify, print; returns the likeliest classes."""
+    """Load the model, classify, print and return the most likely classes."""
     parser = arguments.parser(description, name, arguments.HUB_OR_FOLDER)
-    parser.add_argument("--image", help="a file; without it, a drawn picture")
+    parser.add_argument("--image", help="an image file; by default, a drawn image")
     args = parser.parse_args(argv)
 
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Pictures in, classes out."""
+"""Images for the classifiers, and the classes that they print."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from PIL import Image
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""Of ImageNet, which torchvision's models were trained with."""
+"""Of ImageNet, on which torchvision's models were trained."""
 
 
 def load_image(path: str | None) -> Image.Image:
-    """The picture in a file, or a drawn one: a red disc over a blue-green gradient."""
+    """The image in a file, or a drawn one: a red disc on a blue-green gradient."""
     if path is not None:
         return Image.open(path).convert("RGB")
     y, x = np.mgrid[0:256, 0:256]
@@ -24,7 +24,7 @@ def load_image(path: str | None) -> Image.Image:
 
 
 def to_tensor(image: Image.Image, size: int = 224) -> torch.Tensor:
-    """torchvision's evaluation transform: short side to size·256/224, the middle, normalised."""
+    """torchvision's evaluation transform: resize (short side: size·256/224), crop, normalize."""
     short = round(size * 256 / 224)
     scale = short / min(image.size)
     width, height = (round(side * scale) for side in image.size)
@@ -36,14 +36,14 @@ def to_tensor(image: Image.Image, size: int = 224) -> torch.Tensor:
 
 
 def read_labels(path: str | None) -> dict[int, str]:
-    """Names of the classes: a file with one per line, in the order of the model's outputs."""
+    """The names of the classes, one per line, in the order of the model's outputs."""
     if path is None:
         return {}
     return dict(enumerate(Path(path).read_text().splitlines()))
 
 
 def print_classes(logits: torch.Tensor, labels: Mapping[int, str], count: int = 5) -> list[int]:
-    """Print the likeliest classes; return their numbers."""
+    """Print the most likely classes and return their indices."""
     likely = logits[0].float().softmax(-1).topk(min(count, logits.shape[-1]))
     for share, index in zip(likely.values.tolist(), likely.indices.tolist(), strict=True):
         print(f"{share:7.2%}  {labels.get(index, f'class {index}')}")

@@ -1,4 +1,4 @@
-"""Llama: text in, text out. `python -m pretrained_models.llama --prompt "..."`."""
+"""Llama: continue a text. `python -m pretrained_models.llama --prompt "..."`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Qwen3: text in, text out. `python -m pretrained_models.qwen3 --prompt "..."`."""
+"""Qwen3: continue a text. `python -m pretrained_models.qwen3 --prompt "..."`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ResNet: a picture in, its classes out. `python -m pretrained_models.resnet --image cat.jpg`."""
+"""ResNet: classify an image. `python -m pretrained_models.resnet --image cat.jpg`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every script once. `./run_all.sh --random-weights` needs neither the hub nor a folder.
+# Run every script once. With --random-weights, nothing is downloaded.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-$(test -x .venv/bin/python && echo .venv/bin/python || echo python3)}

@@ -17,8 +17,8 @@ def load(place: str) -> dict[str, torch.Tensor]:
         files = sorted(f for f in path.iterdir() if f.suffix in (".safetensors", ".pth", ".bin"))
         if len(files) != 1:
             raise FileNotFoundError(
-                f"{path} should hold one file of weights (.safetensors, .pth, .bin), "
-                f"it holds {len(files)}"
+                f"{path} must contain exactly one file of weights (.safetensors, .pth or .bin); "
+                f"it contains {len(files)}"
             )
         path = files[0]
     if path.suffix == ".safetensors":

@@ -1,4 +1,4 @@
-"""Tokenizers: the model's own, or bytes where there is none."""
+"""Tokenizers: the model's own, or bytes for models with random weights."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 
 class ByteTokenizer:
-    """UTF-8 bytes as tokens, for models with random weights. 0 to 3 are special."""
+    """UTF-8 bytes as tokens; 0 to 3 are special."""
 
     vocab_size = 260
     pad_token_id, bos_token_id, eos_token_id, mask_token_id = 0, 1, 2, 3

@@ -1,4 +1,4 @@
-"""A picture's class by a model with torchvision's state dict; `vgg.py`, `densenet.py` are this."""
+"""Classify an image with torchvision's weights: the common part of the VGG and DenseNet scripts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,16 @@ def main(
     small: Callable[[], nn.Module],
     argv: Sequence[str] | None = None,
 ) -> list[int]:
-    """Load, classify, print; returns the likeliest classes. `full` reads sizes off the weights."""
+    """Load, classify, print and return the most likely classes.
+
+    `full` builds the model that a state dict fits, `small` the one for `--random-weights`.
+    """
     parser = arguments.parser(description, url, "URL, file or folder of a torchvision state dict")
-    parser.add_argument("--image", help="a file; without it, a drawn picture")
-    parser.add_argument("--size", type=int, help="of the square that is looked at")
-    parser.add_argument("--labels", help="a file with the classes' names, one per line")
+    parser.add_argument("--image", help="an image file; by default, a drawn image")
+    parser.add_argument(
+        "--size", type=int, help="height and width of the image that the model gets"
+    )
+    parser.add_argument("--labels", help="a file with the names of the classes, one per line")
     args = parser.parse_args(argv)
 
     torch.manual_seed(0)

@@ -1,7 +1,7 @@
-"""A UNet as Stable Diffusion's: text in, a picture out. `python -m pretrained_models.unet`.
+"""The UNet of Stable Diffusion: make an image from a text. `python -m pretrained_models.unet`.
 
-The picture is the latent image's colours (an eighth of the side), without the decoder of the full
-pipeline.
+The image shows the colours of the latents (an eighth of the full height and width): the decoder of
+the full pipeline is not part of this script.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ SMALL = UNetConfig(
 COLOURS = torch.tensor(
     [[0.298, 0.207, 0.208], [0.187, 0.286, 0.173], [-0.158, 0.189, 0.264], [-0.184, -0.271, -0.473]]
 )
-"""Red, green and blue of each latent channel, roughly."""
+"""Approximate red, green and blue of each latent channel."""
 
 
 def folder_of(name: str) -> Path:
-    """The model's folder: as given, or fetched from the hub."""
+    """The folder of the pipeline: as given, or downloaded from the hub."""
     if Path(name).is_dir():
         return Path(name)
     from huggingface_hub import snapshot_download
@@ -44,7 +44,7 @@ def folder_of(name: str) -> Path:
 
 
 def load_unet(folder: Path) -> UNet:
-    """The UNet of a pipeline's folder, in the layout of the hub."""
+    """The UNet in a pipeline's folder, in the format of the hub."""
     told = json.loads((folder / "config.json").read_text())
     names = {field.name for field in dataclasses.fields(UNetConfig)}
     unet = UNet(UNetConfig(**{key: value for key, value in told.items() if key in names}))
@@ -66,7 +66,7 @@ def encode(folder: Path, texts: list[str]) -> torch.Tensor:
 
 
 def denoise(unet: Any, latents: torch.Tensor, context: torch.Tensor, steps: int) -> torch.Tensor:
-    """DDIM with guidance: `context` holds the empty text's states, then the text's."""
+    """DDIM with guidance; `context` is the encoded empty text, then the encoded prompt."""
     betas = torch.linspace(0.00085**0.5, 0.012**0.5, 1000) ** 2
     kept = torch.cumprod(1 - betas, dim=0)
     times = torch.arange(1000 - 1000 // steps, -1, -(1000 // steps))
@@ -86,7 +86,9 @@ def main(argv: Sequence[str] | None = None) -> torch.Tensor:
     parser = arguments.parser(__doc__, NAME, arguments.HUB_OR_FOLDER)
     parser.add_argument("--prompt", default="a lighthouse on a cliff at sunset")
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--side", type=int, help="of the latent image (64: a picture of 512)")
+    parser.add_argument(
+        "--side", type=int, help="height and width of the latents (64 is an image of 512)"
+    )
     parser.add_argument("--output", type=Path, default=Path("unet.png"))
     args = parser.parse_args(argv)
 

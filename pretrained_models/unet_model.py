@@ -13,14 +13,14 @@ from torch import nn
 
 @dataclass(frozen=True)
 class UNetConfig:
-    """What `unet/config.json` says."""
+    """The entries of `unet/config.json` that this model uses."""
 
     in_channels: int = 4
     out_channels: int = 4
     block_out_channels: Sequence[int] = (320, 640, 1280, 1280)
     layers_per_block: int = 2
     attention_head_dim: int = 8
-    """The number of heads; the file's name for it is a historical mistake."""
+    """The number of heads; the name in the file is a historical mistake."""
     cross_attention_dim: int = 768
     norm_num_groups: int = 32
 
@@ -134,7 +134,7 @@ class Transformer(nn.Module):
 
 
 class Resample(nn.Module):
-    """Half the side, or (`up`) twice the side."""
+    """Halves height and width, or doubles them if `up`."""
 
     def __init__(self, channels: int, up: bool) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ class Resample(nn.Module):
 
 
 class Block(nn.Module):
-    """ResNet blocks, with attention after each where `attends`, and a resampling at the end."""
+    """ResNet blocks, each followed by attention if `attends`, and a resampling at the end."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""VGG: a picture in, its classes out. `python -m pretrained_models.vgg --image cat.jpg`."""
+"""VGG: classify an image. `python -m pretrained_models.vgg --image cat.jpg`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VGG16 += [512, 512, 512, POOL, 512, 512, 512, POOL]
 
 
 class VGG(nn.Module):
-    """Convolutions of 3×3 with poolings between them, then three linear layers."""
+    """3×3 convolutions with poolings between them, then three linear layers."""
 
     def __init__(self, layers: Sequence[int], hidden: int = 4096, classes: int = 1000) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class VGG(nn.Module):
 
 
 def like(weights: dict[str, torch.Tensor]) -> VGG:
-    """The model that a state dict was saved from: a gap in the numbers is a pooling."""
+    """The model that a state dict was saved from; a gap in the layer numbers is a pooling."""
     numbers = [int(key.split(".")[1]) for key in weights if key.startswith("features.")]
     layers, expected = [], 0
     for number in sorted(set(numbers)):

@@ -1,4 +1,4 @@
-"""ViT: a picture in, its classes out. `python -m pretrained_models.vit --image cat.jpg`."""
+"""ViT: classify an image. `python -m pretrained_models.vit --image cat.jpg`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whisper: speech in, text out. `python -m pretrained_models.whisper --audio speech.wav`."""
+"""Whisper: transcribe speech. `python -m pretrained_models.whisper --audio speech.wav`."""
 
 from __future__ import annotations
 
@@ -37,20 +37,22 @@ SMALL = WhisperConfig(
 
 
 def load_audio(path: str | None) -> np.ndarray:
-    """Samples of a 16-bit .wav file at 16 kHz; without a file, two seconds of a rising tone."""
+    """Samples of a 16-bit .wav file at 16 kHz, or two seconds of a rising tone."""
     if path is None:
         time = np.arange(2 * RATE) / RATE
         return (0.3 * np.sin(2 * np.pi * (220 + 110 * time) * time)).astype(np.float32)
     with wave.open(path) as file:
         if file.getframerate() != RATE or file.getsampwidth() != 2:
-            raise ValueError(f"{path}: need 16-bit samples at {RATE} Hz (ffmpeg -ar 16000 ...)")
+            raise ValueError(
+                f"{path}: expected 16-bit samples at {RATE} Hz (convert with ffmpeg -ar {RATE})"
+            )
         samples = np.frombuffer(file.readframes(file.getnframes()), dtype=np.int16)
         channels = samples.reshape(-1, file.getnchannels())
     return channels.mean(axis=1).astype(np.float32) / 32768
 
 
 def rough_features(audio: np.ndarray, bins: int, frames: int) -> torch.Tensor:
-    """A spectrogram for random weights, which come without a feature extractor."""
+    """A spectrogram for models with random weights, which have no feature extractor."""
     spectrum = torch.stft(
         torch.from_numpy(audio), 400, 160, window=torch.hann_window(400), return_complex=True
     )
@@ -62,8 +64,10 @@ def rough_features(audio: np.ndarray, bins: int, frames: int) -> torch.Tensor:
 
 def main(argv: Sequence[str] | None = None) -> str:
     parser = arguments.parser(__doc__, NAME, arguments.HUB_OR_FOLDER)
-    parser.add_argument("--audio", help="a .wav file; without it, a tone")
-    parser.add_argument("--tokens", type=int, default=48, help="how many to generate at most")
+    parser.add_argument("--audio", help="a .wav file; by default, a rising tone")
+    parser.add_argument(
+        "--tokens", type=int, default=48, help="the largest number of tokens to generate"
+    )
     args = parser.parse_args(argv)
 
     torch.manual_seed(0)
