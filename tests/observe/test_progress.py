@@ -56,7 +56,7 @@ def test_the_line_says_what_how_long_and_that_it_is_kept() -> None:
     terminal = Console(file=screen, force_terminal=True, width=120)
     with progress.compiling(2, 560, expected=71.2, kept=True, console=terminal):
         pass
-    for part in ("MAX compiles 2 graphs, 560 nodes", "of about 0:01:11", "kept for next time"):
+    for part in ("compiling 2 graphs (560 nodes)", "of about 0:01:11", "cached for next time"):
         assert part in screen.getvalue()
 
 

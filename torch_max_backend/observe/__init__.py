@@ -1,1 +1,1 @@
-"""What the backend tells about its own work: counters, timings, progress."""
+"""Reports on the backend's own work: counters, timings, progress."""

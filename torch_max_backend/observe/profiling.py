@@ -1,4 +1,4 @@
-"""TORCH_MAX_BACKEND_PROFILE and _VERBOSE: what the backend prints about its own work."""
+"""The output of TORCH_MAX_BACKEND_PROFILE and TORCH_MAX_BACKEND_VERBOSE."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from torch_max_backend.program import BoxedCall
 
 
 def report(stage: str, seconds: float, what: str = "") -> None:
-    """One line on stderr, if profiling is on."""
+    """Print one line to stderr if profiling is on."""
     if flags.profile():
         print(f"[max_backend] {stage:<8} {seconds * 1e3:10.2f} ms  {what}", file=sys.stderr)
 
 
 def show_graph(gm: fx.GraphModule, kind: str) -> None:
-    """The ATen graph and the count of each op, if verbose is on."""
+    """Print the ATen graph and the count of each op if verbose output is on."""
     if not flags.verbose():
         return
     ops = Counter(str(node.target) for node in gm.graph.nodes if node.op == "call_function")
@@ -32,13 +32,13 @@ def show_graph(gm: fx.GraphModule, kind: str) -> None:
 
 
 def show_max_graph(graph: Graph) -> None:
-    """The lowered graph in MAX's own text, if verbose is on."""
+    """Print the lowered graph in MAX's own text form if verbose output is on."""
     if flags.verbose():
         print(f"[max_backend] MAX graph\n{graph}", file=sys.stderr)
 
 
 def timed(call: BoxedCall, what: str) -> BoxedCall:
-    """`call`, with a line per run; chosen when compiling, so that a run without it pays nothing."""
+    """`call`, reporting each run. Chosen at compile time, so that other runs have no overhead."""
 
     def run(args: list[object]) -> list[object]:
         start = time.perf_counter()
@@ -50,7 +50,7 @@ def timed(call: BoxedCall, what: str) -> BoxedCall:
 
 
 def describe(gm: fx.GraphModule, kind: str) -> str:
-    """A short name of a graph for the lines above."""
+    """A short name of a graph for the reports."""
     tensors = [n.meta.get("val") for n in gm.graph.nodes if n.op == "placeholder"]
     inputs = sum(isinstance(value, torch.Tensor) for value in tensors)
     return f"{kind}, {inputs} tensors in"

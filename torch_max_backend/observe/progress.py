@@ -1,4 +1,4 @@
-"""One line in the terminal while MAX compiles; silence anywhere else."""
+"""One line in the terminal while MAX compiles; nothing if stderr is not a terminal."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from torch_max_backend import flags
 
 
-def _sentence(graphs: int, nodes: int) -> str:
-    return f"MAX compiles {graphs} graph{'s' if graphs > 1 else ''}, {nodes} nodes"
+def _description(graphs: int, nodes: int) -> str:
+    return f"MAX is compiling {graphs} graph{'s' if graphs > 1 else ''} ({nodes} nodes)"
 
 
 def _outlook(expected: float | None, kept: bool) -> str:
@@ -22,7 +22,7 @@ def _outlook(expected: float | None, kept: bool) -> str:
     if expected is not None:
         parts.append(f"of about {timedelta(seconds=round(expected))}")
     if kept:
-        parts.append("kept for next time")
+        parts.append("cached for next time")
     return ", ".join(parts)
 
 
@@ -34,9 +34,9 @@ def compiling(
     kept: bool = False,
     console: Console | None = None,
 ) -> Iterator[None]:
-    """Show what is being compiled, for how long and how long it took before.
+    """Show what is being compiled, the elapsed time, and how long it took before.
 
-    Only if stderr is a terminal. `kept` says that the result goes to the artifact store.
+    Shown only if stderr is a terminal. `kept`: the result goes to the artifact store.
     """
     if console is None:
         if not (sys.stderr.isatty() and flags.progress()):
@@ -50,5 +50,5 @@ def compiling(
         TextColumn("{task.fields[outlook]}"),
     )
     with Progress(*columns, console=console, transient=True) as bar:
-        bar.add_task(_sentence(graphs, nodes), total=None, outlook=_outlook(expected, kept))
+        bar.add_task(_description(graphs, nodes), total=None, outlook=_outlook(expected, kept))
         yield

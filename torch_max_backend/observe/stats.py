@@ -1,4 +1,4 @@
-"""Counters of the whole process: what was compiled, what was found again, what ran where."""
+"""Counters of the process: what was compiled, what was found in caches, what ran where."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def count(name: str, amount: float = 1) -> None:
 def compile_stats() -> dict[str, float]:
     """Counters since the start of the process or the last `reset_compile_stats()`.
 
-    `graphs` asked for, `modules` really compiled by MAX, `cache_hits` graphs found compiled,
-    `nodes_on_max` and `nodes_on_torch` ATen calls in the graphs, `recompiles` functions that Dynamo
-    traced again, `compile_seconds` spent in MAX's compiler.
+    `graphs`: graphs requested. `modules`: Modules that MAX compiled. `cache_hits`: graphs found
+    compiled. `nodes_on_max`, `nodes_on_torch`: ATen calls in the graphs, by where they run.
+    `recompiles`: functions that Dynamo traced again. `compile_seconds`: time in MAX's compiler.
 
     >>> from torch_max_backend import compile_stats
     >>> compile_stats()["graphs"] >= 0

@@ -1,1 +1,1 @@
-"""The call of a compiled graph. Nothing here that compiling could have done."""
+"""The call of a compiled graph: only the work that cannot be done at compile time."""

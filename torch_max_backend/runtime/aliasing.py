@@ -1,4 +1,4 @@
-"""Outputs that MAX lets share memory where PyTorch promises separate memory."""
+"""Finds outputs that share memory in MAX where PyTorch promises separate memory."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch_max_backend.runtime.buffers import to_tensor
 
 
 class AliasProbe:
-    """Finds, on the first run, which outputs share memory that PyTorch expects to be their own.
+    """Finds, on the first run, which outputs share memory with an input or with each other.
 
-    MAX folds `x + 0` or a reshape to the input itself, and two results to one buffer. Which ones is
-    decided when compiling and cannot be asked for, so the first run tells.
+    MAX folds `x + 0` or a reshape to the input itself, and equal results to one buffer. That is
+    fixed at compile time but MAX does not report it, so the first run compares addresses.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class AliasProbe:
             else:
                 taken.append((start, end))
         self.indices = tuple(shared)
-        # An empty tensor has no memory to share: it tells nothing about the next call.
+        # An empty tensor has no memory to compare: the next call has to be probed again.
         self.pending = any(start == end for start, end in taken)
 
 

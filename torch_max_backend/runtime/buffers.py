@@ -12,7 +12,7 @@ from torch._C import _from_dlpack, _to_dlpack
 class _Capsule:
     """Hands a tensor to MAX by DLPack, without the checks of `Tensor.__dlpack__`.
 
-    Those refuse tensors that require grad, and cost more than the rest of a small call.
+    Those reject tensors that require grad, and take longer than the rest of a small call.
     """
 
     __slots__ = ("tensor",)
@@ -41,5 +41,5 @@ def to_buffer(tensor: torch.Tensor) -> Buffer:
 
 
 def to_tensor(buffer: Buffer) -> torch.Tensor:
-    """A tensor over a MAX buffer's memory, which it owns from now on."""
+    """A tensor over a MAX buffer's memory, which the tensor owns from now on."""
     return _from_dlpack(buffer.__dlpack__())

@@ -1,7 +1,8 @@
-"""The call: torch tensors to MAX buffers, run, and back. Nothing here that compiling could do.
+"""The call of a compiled graph: torch tensors to MAX buffers, execution, and back.
 
 AOTAutograd calls a compiled graph with one list of arguments (the "boxed" convention). Tensors pass
 without copies in both directions; a parameter's buffer is kept and only its address is compared.
+Whatever does not depend on the arguments is computed in `boxed_call`, at compile time.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from torch_max_backend.runtime.buffers import to_buffer, to_tensor
 from torch_max_backend.runtime.packed_weights import PackedParameters
 from torch_max_backend.runtime.parameters import Parameters, Writes
 from torch_max_backend.runtime.results import finisher, size_reader
-from torch_max_backend.runtime.threads import patient_threads
+from torch_max_backend.runtime.threads import long_timer_slack
 
 _view_as_real = torch.view_as_real
 
@@ -83,7 +84,7 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
     def first_execute(buffers: list[Any]) -> list[Buffer]:
         nonlocal execute
         execute = model._execute_device_tensors
-        with patient_threads():
+        with long_timer_slack():
             return execute(buffers)
 
     execute = first_execute
@@ -114,7 +115,7 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
             buffers[slot] = to_buffer(torch.empty((args[position], 0), dtype=torch.uint8))
         numbers = read_sizes(args) if read_sizes is not None else None
         written = writes.begin(args, buffers) if mutated else None
-        args.clear()  # the caller gave them up: free what nobody else holds
+        args.clear()  # the caller has given them up: free what has no other references
         tensors = [to_tensor(buffer) for buffer in execute(buffers)]
         if copies.pending:
             copies.probe(tensors, buffers)

@@ -1,4 +1,4 @@
-"""Packed copies of weights: made from a parameter, shared by graphs, made again when it changes."""
+"""Packed copies of weights: shared by graphs, and packed again when the parameter changes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch_max_backend.runtime.buffers import to_buffer
 
 
 class PackedWeight:
-    """A packed copy, and the memory that it was made from.
+    """A packed copy, and the memory that it was packed from.
 
-    It holds on to that memory, so as long as it lives, an equal address is the same parameter.
+    It keeps a reference to that memory, so that an equal address is the same parameter.
     """
 
     def __init__(self, source: torch.Tensor, layout: Layout) -> None:
@@ -36,13 +36,13 @@ def packed_weight(tensor: torch.Tensor, version: int, layout: Layout) -> PackedW
 
 
 class PackedParameters:
-    """Buffers of packed weights, made again when a parameter's address or version changes."""
+    """Buffers of packed weights, packed again when a parameter's address or version changes."""
 
     def __init__(self, packed: Sequence[tuple[int, int, Layout]]) -> None:
         self.slots = [slot for slot, _, _ in packed]
         self.layouts = [layout for _, _, layout in packed]
         self.positions = [position for _, position, _ in packed]
-        # One object holds all, so that a reader in another thread sees what belongs together.
+        # One tuple, replaced as a whole, so that another thread reads lists that belong together.
         self.known: tuple[list[Any], list[Any], list[PackedWeight]] = ([], [], [])
 
     def fill(self, args: list[Any], buffers: list[Any]) -> None:
@@ -61,4 +61,4 @@ class PackedParameters:
 
 
 def _version(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version  # inference tensors count none
+    return 0 if tensor.is_inference() else tensor._version  # inference tensors have no version

@@ -1,4 +1,4 @@
-"""Arguments that live longer than a call: kept buffers of parameters, and writes in place."""
+"""Arguments that outlive a call: kept buffers of parameters, and arguments written in place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Parameters:
     """Buffers of parameters, kept while the parameter's memory stays where it is.
 
     A kept buffer owns a reference to the memory, so an equal address is the same memory and an
-    in-place update is seen. A parameter that is not dense is copied, so its version counts too.
+    in-place update is seen. A parameter that is not dense is copied; its version is compared too.
     """
 
     def __init__(
@@ -31,14 +31,14 @@ class Parameters:
         self.pick: Callable[[list[Any]], Sequence[torch.Tensor]] = (
             operator.itemgetter(*positions) if many else lambda args: [args[p] for p in positions]
         )
-        # One object holds both lists, so that a reader in another thread sees a matching pair.
+        # One tuple, replaced as a whole, so that another thread reads lists that belong together.
         self.known: tuple[list[int], list[Buffer | None]] = ([-1] * len(positions), [None] * count)
-        """The parameters' addresses, and all `count` buffers of a call with theirs in place."""
+        """The parameters' addresses, and a call's `count` buffers, those of parameters filled in."""
         self.copied: dict[int, int] = {}
-        """Index of each parameter that had to be copied, and its version then."""
+        """The index of each parameter that had to be copied, and its version at that time."""
 
     def fill(self, args: list[Any]) -> list[Any]:
-        """The list of a call's buffers, with those of the parameters in place."""
+        """The list of a call's buffers, those of the parameters filled in."""
         tensors = self.pick(args)
         addresses = list(map(_data_ptr, tensors))
         known, buffers = self.known
@@ -70,7 +70,7 @@ class Parameters:
 
 
 class Writes:
-    """Arguments that MAX writes to: in place, or where they have gaps, to a copy first."""
+    """Arguments that MAX writes to: in place, or by way of a copy if they are not dense."""
 
     def __init__(self, arguments: Sequence[tuple[int, int, tuple[int, ...] | None]]) -> None:
         self.arguments = arguments
@@ -78,7 +78,7 @@ class Writes:
     def begin(
         self, args: list[Any], buffers: list[Any]
     ) -> list[tuple[torch.Tensor, torch.Tensor | None]]:
-        """Each argument in the order of its memory, and the copy that MAX writes to, if any."""
+        """Each argument in memory order, and the copy that MAX writes to, if any."""
         written: list[tuple[torch.Tensor, torch.Tensor | None]] = []
         for slot, position, order in self.arguments:
             tensor = args[position]
@@ -92,9 +92,9 @@ class Writes:
         return written
 
     def end(self, written: list[tuple[torch.Tensor, torch.Tensor | None]]) -> None:
-        """Bring copies back, and say to PyTorch that the tensors changed.
+        """Copy the copies back and count up the versions of the other tensors.
 
-        Autograd looks at a tensor's version, and so do packed weights.
+        Autograd and packed weights detect a change by a tensor's version.
         """
         with torch.no_grad():
             for tensor, copy in written:

@@ -1,4 +1,4 @@
-"""MAX's outputs to the program's results: permuted back, complex, ints computed from sizes."""
+"""From MAX's outputs to the program's results: strides, complex dtypes, ints from sizes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from torch_max_backend.program import (
 
 
 def finisher(program: Program) -> Callable[[list[Any], Any], list[Any]] | None:
-    """What turns MAX's outputs into the program's; None if they are the same."""
+    """A function from MAX's outputs to the program's results; None if they are the same."""
     if all(
         isinstance(o, TensorOutput) and o.order is None and not o.is_complex
         for o in program.outputs
@@ -77,7 +77,7 @@ def size_reader(program: Program) -> Callable[[list[Any]], tuple[int, ...]] | No
     printer = PythonPrinter()
     results = "".join(f"{printer.doprint(sympy.sympify(expr))}, " for expr in wanted)
     bindings = ", ".join(f"{name}={places[name]}" for name in names)
-    # Built once from sympy's own printer; evaluating the expression tree at each call is slow.
+    # Printed as Python code once; evaluating the expression tree at each call is slow.
     source = f"lambda args: (lambda {', '.join(names)}: ({results}))({bindings})"
     return eval(source, {"math": __import__("math")})
 

@@ -1,9 +1,10 @@
-"""Keeps a thread of MAX from taking a tenth of a core.
+"""Keeps a polling thread of MAX from using a tenth of a core.
 
-The first execution in a process starts a thread that wakes up some 5000 times a second for the rest
-of the process, used or not. On two cores it costs a model 10 to 20 % of its speed: each time it
-takes a core from a kernel. It waits with a timeout, and Linux lets a thread say how late its
-timeouts may come ("timer slack"), which its children inherit.
+The first execution in a process starts a thread that wakes up some 5000 times a second until the
+process ends, whether MAX runs or not. On two cores it costs a model 10 to 20 % of its speed,
+because each time it takes a core from a kernel. The thread waits with a timeout, and on Linux a
+thread can set how late its timeouts may fire ("timer slack"); the threads that it starts inherit
+the setting.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ _OWN_DEFAULT = 0
 
 
 @contextmanager
-def patient_threads() -> Iterator[None]:
-    """Threads that are started in here may sleep longer than they ask for.
+def long_timer_slack() -> Iterator[None]:
+    """Give the threads that are started in this context a timer slack of `SLACK`.
 
-    Nothing waits for that thread on a CPU: no call is slower with it asleep. What it does for a GPU
-    we do not know, so there it is left alone.
+    On a CPU nothing waits for MAX's polling thread, so no call gets slower. What it does for a GPU
+    is unknown, so it is left alone where there is one.
     """
     if sys.platform != "linux" or driver.accelerator_count():
         yield

@@ -1,4 +1,4 @@
-"""Decompositions of our own, where PyTorch has none or one that would not do: the table."""
+"""The table of our own decompositions, for ops where PyTorch has none or an unsuitable one."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ aten = torch.ops.aten
 DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.embedding_renorm.default: embedding_renorm,
     aten.native_dropout.default: native_dropout,
+    aten.segment_reduce.default: segment_reduce,
     inductor_prims.fma: fma,
     **foreach_decompositions(),
     **FRACTIONAL_POOLING,
     **GRADIENTS,
-    aten.segment_reduce.default: segment_reduce,
 }

@@ -6,9 +6,9 @@ import torch
 
 
 def fma(a: torch.Tensor, b: torch.Tensor | float, c: torch.Tensor | float) -> torch.Tensor:
-    """What Dynamo writes for `addcmul` and for `add` whose alpha is a tensor (a learning rate).
+    """Dynamo emits it for `addcmul`, and for `add` if alpha is a tensor (a learning rate).
 
-    PyTorch's rounds once; whether MAX's does is the choice of its compiler.
+    PyTorch rounds once; whether MAX does depends on its compiler.
     """
     return a * b + c
 
@@ -16,7 +16,7 @@ def fma(a: torch.Tensor, b: torch.Tensor | float, c: torch.Tensor | float) -> to
 def embedding_renorm(
     self: torch.Tensor, indices: torch.Tensor, max_norm: float, norm_type: float
 ) -> torch.Tensor:
-    """The rows that `indices` name, scaled down to `max_norm` where they are longer."""
+    """`self`, with the rows in `indices` scaled down to `max_norm` where they are longer."""
     norms = torch.linalg.vector_norm(self, norm_type, 1, keepdim=True)
     named = torch.zeros(self.shape[0], dtype=torch.bool, device=self.device)
     named = named.index_put((indices.flatten(),), torch.ones_like(named[:1]))
@@ -27,10 +27,10 @@ def embedding_renorm(
 def native_dropout(
     input: torch.Tensor, p: float, train: bool | None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """A mask that PyTorch draws, as its own kernel draws it, and a product that MAX computes.
+    """A mask that PyTorch draws as its own kernel does, and a product that MAX computes.
 
-    PyTorch's decomposition draws another distribution, so a seed would give another mask. The mask
-    is drawn from the shape alone: no dropout of a model waits for what comes before it.
+    PyTorch's decomposition samples in another way, so that a seed gives a different mask. The mask
+    depends on the shape alone, so no dropout has to wait for the ops before it.
     """
     if train is False or input.numel() == 0:
         return input.clone(), torch.ones_like(input, dtype=torch.bool)
@@ -51,7 +51,7 @@ def segment_reduce(
     unsafe: bool = False,
     initial: float | None = None,
 ) -> torch.Tensor:
-    """Each segment of the lines along `axis` reduced to one element."""
+    """Reduce each segment along `axis` to one element."""
     if indices is not None:
         return NotImplemented
     if lengths is None:
@@ -60,7 +60,7 @@ def segment_reduce(
     outer, n, inner = data.shape[:axis], data.shape[axis], data.shape[axis + 1 :]
     count = lengths.shape[-1]
     places = torch.arange(n, device=data.device).expand(*outer, n).contiguous()
-    # The segment of each place; behind the last one is `count`, which is cut off.
+    # The segment of each position; positions after the last segment get `count`, cut off below.
     segment = torch.searchsorted(lengths.cumsum(-1).contiguous(), places, right=True)
     segment = segment.reshape(*outer, n, *(1 for _ in inner)).expand(data.shape)
     neutral = {"max": -torch.inf, "min": torch.inf, "prod": 1.0}.get(reduce, 0.0)

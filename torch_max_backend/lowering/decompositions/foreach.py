@@ -1,7 +1,7 @@
-"""`aten._foreach_*`, which optimizers and gradient clipping are written in, as one op per tensor.
+"""`aten._foreach_*`, the ops that optimizers and gradient clipping emit, as one op per tensor.
 
-PyTorch has kernels for lists of tensors where a launch is dear; it has no decompositions, because
-inductor lowers them itself. MAX fuses the single ops of one tensor into one kernel anyway.
+PyTorch's kernels over lists of tensors save kernel launches. It has no decompositions of them,
+because inductor lowers them itself. MAX fuses the ops on one tensor into one kernel anyway.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _powsum(x: torch.Tensor, ord: float, dtype: torch.dtype | None = None) -> to
 
 
 def _norm(x: torch.Tensor, ord: float = 2, dtype: torch.dtype | None = None) -> torch.Tensor:
-    if x.numel() == 0:  # of which PyTorch's function for one tensor has no largest magnitude
+    if x.numel() == 0:  # vector_norm raises for the infinity norm of an empty tensor
         return torch.zeros((), dtype=dtype or x.dtype, device=x.device)
     return torch.linalg.vector_norm(x, ord, dtype=dtype)
 
@@ -49,7 +49,7 @@ def _minimum(x: torch.Tensor, other: Any) -> torch.Tensor:
     return torch.minimum(x, other) if is_tensor else torch.clamp_max(x, other)
 
 
-_OF_ONE: dict[str, Callable[..., torch.Tensor]] = {
+_SINGLE: dict[str, Callable[..., torch.Tensor]] = {
     "addcdiv": _addcdiv,
     "addcmul": _addcmul,
     "clamp_max": _minimum,
@@ -61,10 +61,10 @@ _OF_ONE: dict[str, Callable[..., torch.Tensor]] = {
     "powsum": _powsum,
     "zero": torch.zeros_like,
 }
-"""What an op does to one tensor, where that is not `torch.<its name>`."""
+"""The op on one tensor, where it is not `torch.<name>`."""
 
 
-def _for_each(op: OpOverload, one: Callable[..., torch.Tensor]) -> Decomposition:
+def _for_each(op: OpOverload, single: Callable[..., torch.Tensor]) -> Decomposition:
     names = [argument.name for argument in op._schema.arguments]
 
     def decomposition(*args: Any, **kwargs: Any) -> list[torch.Tensor]:
@@ -79,16 +79,16 @@ def _for_each(op: OpOverload, one: Callable[..., torch.Tensor]) -> Decomposition
         results = []
         for i in range(count):
             values = {key: lists[key][i] if key in lists else v for key, v in given.items()}
-            # Their names differ from those of the op for one tensor, but for keywords-only.
-            words = {key: values.pop(key) for key in ("alpha", "dtype") if key in values}
-            results.append(one(*values.values(), **words))
+            # By position: only the keyword-only parameters have the names of the single op's.
+            keywords = {key: values.pop(key) for key in ("alpha", "dtype") if key in values}
+            results.append(single(*values.values(), **keywords))
         return results
 
     return decomposition
 
 
 def foreach_decompositions() -> dict[OpOverload, Decomposition]:
-    """Every functional `aten._foreach_*`; AOTAutograd makes these of those that work in place."""
+    """Every functional `aten._foreach_*`; AOTAutograd turns the in-place variants into these."""
     found: dict[OpOverload, Decomposition] = {}
     for schema in torch._C._jit_get_all_schemas():
         name = schema.name.removeprefix("aten::")
@@ -96,5 +96,5 @@ def foreach_decompositions() -> dict[OpOverload, Decomposition]:
             continue
         op = getattr(getattr(aten, name), schema.overload_name or "default")
         single = name.removeprefix("_foreach_")
-        found[op] = _for_each(op, _OF_ONE[single] if single in _OF_ONE else getattr(torch, single))
+        found[op] = _for_each(op, _SINGLE[single] if single in _SINGLE else getattr(torch, single))
     return found

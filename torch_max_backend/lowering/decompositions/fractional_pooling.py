@@ -1,6 +1,6 @@
-"""Fractional max pooling, composed: PyTorch has kernels for it and no decomposition.
+"""Fractional max pooling, for which PyTorch has kernels but no decomposition.
 
-Of several NaNs in a window PyTorch names the last one in its indices, here it is the first.
+If a window has several NaNs, the index here is that of the first one, in PyTorch of the last one.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def _pool(
     dims = len(output_size)
     *outer, channels = self.shape[: self.dim() - dims]
     sizes = self.shape[self.dim() - dims :]
-    # In two dims the first sample is the width's, in three the depth's.
+    # In 2-d the first sample is for the width, in 3-d for the depth.
     samples = random_samples.flip(-1) if dims == 2 else random_samples
     planes = [math.prod(outer), channels]
     places = torch.zeros([*planes, 1, 1], dtype=torch.int64, device=self.device)
     for dim, (size, out, kernel) in enumerate(zip(sizes, output_size, kernel_size, strict=True)):
         starts = _starts(samples[..., dim], size, out, kernel)
         along = starts.unsqueeze(-1) + torch.arange(kernel, device=self.device)
-        # [planes, outputs so far, elements so far] and one dim more of each.
+        # From [planes, outputs, window elements] of the dims so far to those with one dim more.
         here = places.shape[2:]
         places = places[:, :, :, None, :, None] * size + along[:, :, None, :, None, :]
         places = places.reshape(*planes, here[0] * out, here[1] * kernel)

@@ -1,4 +1,4 @@
-"""Gradients that are kernels in PyTorch, without a decomposition there. Sorted by ATen name."""
+"""Gradients for which PyTorch has kernels but no decompositions. Sorted by ATen name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ aten = torch.ops.aten
 def _of_distance(
     grad: torch.Tensor, difference: torch.Tensor, p: float, distance: torch.Tensor
 ) -> torch.Tensor:
-    """The gradient of |difference|_p over the last dim; 0 where the distance is."""
+    """The gradient of |difference|_p over the last dim; 0 where the distance is 0."""
     grad, distance = grad.unsqueeze(-1), distance.unsqueeze(-1)
     if p == 0:
         return torch.zeros_like(difference)
@@ -27,7 +27,7 @@ def _of_distance(
         share = difference / distance
     else:
         share = difference.sign() * (difference.abs() / distance).pow(p - 1)
-        if p < 1:  # a power of 0 is infinite, PyTorch leaves such elements out
+        if p < 1:  # 0 to a negative power is infinite; PyTorch skips such elements
             share = torch.where(difference == 0, 0.0, share)
     return grad * torch.where(distance == 0, 0.0, share)
 
@@ -58,9 +58,9 @@ def _embedding_bag_backward(
     per_sample_weights: torch.Tensor | None,
     padding_idx: int = -1,
 ) -> Any:
-    """For sums and means; which row a maximum came from is known to PyTorch's forward alone.
+    """For sums and means: only PyTorch's forward knows which row a maximum came from.
 
-    PyTorch's kernel with `scale_grad_by_freq` divides by counts of other rows; it keeps its own.
+    `scale_grad_by_freq` stays with PyTorch, whose kernel divides by the counts of other rows.
     """
     if mode == 2 or sparse or scale_grad_by_freq or indices.shape[0] == 0:
         return NotImplemented
@@ -113,7 +113,7 @@ def _trilinear(
     sumdim: list[int],
     unroll_dim: int = 1,
 ) -> torch.Tensor:
-    """Its gradients are calls of itself."""
+    """A product of three tensors with sums; its gradients are calls of `_trilinear` too."""
     tensors = []
     for tensor, dims in ((i1, expand1), (i2, expand2), (i3, expand3)):
         for dim in sorted(dims):

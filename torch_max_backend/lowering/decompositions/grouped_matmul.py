@@ -1,8 +1,8 @@
-"""Products of groups of rows, each with a matrix of its own: the experts of a mixture.
+"""Matrix products of groups of rows, each group with its own matrix, as in mixtures of experts.
 
-PyTorch's op (`aten._grouped_mm`) and transformers' stand-in for it become one op of ours, which
-knows whether the matrices are stored transposed: experts usually are, and a transposed copy of all
-of them at every call would cost more than the products.
+PyTorch's op (`aten._grouped_mm`) and transformers' replacement for it become one op of ours, which
+takes transposed matrices as they are: the matrices of experts usually are transposed, and a copy of
+all of them at every call would take longer than the products.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def decompose(
     bias: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """Ours for a matrix of rows and a batch of matrices; PyTorch's other forms stay as they are."""
+    """Our op for a 2-d and a 3-d operand; PyTorch's other forms stay as they are."""
     ranks = (self.dim(), mat2.dim())
     if ranks != (2, 3) or offs is None or bias is not None or out_dtype not in (None, self.dtype):
         return NotImplemented
@@ -35,7 +35,7 @@ def decompose(
 
 
 def decompositions() -> dict[OpOverload, Callable[..., Any]]:
-    """For the ops that are there: transformers registers its own when it is imported."""
+    """Decompositions of the ops that exist: transformers registers its op when it is imported."""
     found: dict[OpOverload, Callable[..., Any]] = {aten._grouped_mm.default: decompose}
     if hasattr(torch.ops.transformers, "grouped_mm_fallback"):
         found[torch.ops.transformers.grouped_mm_fallback.default] = decompose
