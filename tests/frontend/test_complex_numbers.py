@@ -172,13 +172,13 @@ def test_a_complex_argument_is_changed_in_place() -> None:
     assert changed.data_ptr() == before
 
 
-def test_words_that_do_not_fit_are_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A case of an op that nobody thought of runs on PyTorch, with a warning."""
+def test_a_rewrite_that_fails_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A case of an op that its rewrite does not cover runs on PyTorch, with a warning."""
 
     def exp(self: Pair) -> Pair:
         raise RuntimeError("not this one")
 
-    monkeypatch.setitem(arithmetic._FUNCTIONS, torch.ops.aten.exp, exp)
+    monkeypatch.setitem(arithmetic._REWRITES, torch.ops.aten.exp, exp)
     torch._dynamo.reset()
     z = complex64(3)
     with pytest.warns(FallbackWarning, match="MAX has no torch.complex64"):
@@ -205,7 +205,7 @@ def test_strictly_a_gap_is_one_error() -> None:
         compiled(complex64(5, 6))
 
 
-def test_what_has_no_words_stays_on_pytorch() -> None:
+def test_an_op_without_a_rewrite_stays_on_pytorch() -> None:
     compile_all()
     torch.manual_seed(1)
     z = 0.1 * complex64(5, 6)

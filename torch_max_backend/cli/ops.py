@@ -8,7 +8,7 @@ import json
 
 import torch
 
-from torch_max_backend.frontend.complex_numbers.arithmetic import in_real_numbers
+from torch_max_backend.frontend.complex_numbers.arithmetic import rewrite_of
 from torch_max_backend.lowering import on_torch
 from torch_max_backend.lowering.registry import (
     MAPPING_TORCH_ATEN_TO_MAX,
@@ -67,7 +67,7 @@ def op_support() -> dict[str, str]:
             support[str(op)] = "lowered"
         elif op in on_torch.SYMBOLIC:
             support[str(op)] = "symbolic"
-        elif op in decomposed or in_real_numbers(op) is not None:
+        elif op in decomposed or rewrite_of(op) is not None:
             support[str(op)] = "decomposed"
         else:
             support[str(op)] = "on PyTorch" if on_torch.reason(op) is not None else "missing"

@@ -33,7 +33,7 @@ class Parameters:
         )
         # One tuple, replaced as a whole, so that another thread reads lists that belong together.
         self.known: tuple[list[int], list[Buffer | None]] = ([-1] * len(positions), [None] * count)
-        """The parameters' addresses, and a call's `count` buffers, those of parameters filled in."""
+        """The parameters' addresses, and all buffers of a call with theirs filled in."""
         self.copied: dict[int, int] = {}
         """The index of each parameter that had to be copied, and its version at that time."""
 

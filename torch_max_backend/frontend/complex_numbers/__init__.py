@@ -1,4 +1,4 @@
-"""Complex numbers, which MAX does not have: each complex tensor becomes two real ones."""
+"""Complex tensors, which MAX does not have, as pairs of real tensors."""
 
 from torch_max_backend.frontend.complex_numbers.rewrite import without_complex_numbers
 

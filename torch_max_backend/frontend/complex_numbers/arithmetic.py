@@ -1,8 +1,8 @@
-"""What an ATen op does to complex tensors, said in real ones.
+"""Real-valued rewrites of ATen ops on complex tensors.
 
-A function here takes the op's arguments with `Pair` for each complex tensor. A real operand is not
-made complex first: `2 * (inf + 1j)` is `inf + 2j` here, where PyTorch multiplies infinity by the
-zero of the other imaginary part and has a NaN.
+A rewrite takes the op's arguments, with a `Pair` in place of each complex tensor. A real operand is
+not made complex first: `2 * (inf + 1j)` is `inf + 2j` here, whereas PyTorch multiplies infinity by
+the zero imaginary part of 2 and gets a NaN.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ aten = torch.ops.aten
 Value = Any
 """A `Pair`, a real tensor, or a number."""
 
-# Ops that treat the two parts alike, and know nothing of each other's.
+# Ops that can be applied to the real and to the imaginary part independently.
 _PART_BY_PART = (
     aten._unsafe_view,
     aten.alias,
@@ -60,7 +60,7 @@ _PART_BY_PART = (
 
 
 def is_part_by_part(op: Any) -> bool:
-    """Whether the op needs a complex argument to be told apart from a real call."""
+    """Whether the op is applied to both parts, so that only a complex argument makes it complex."""
     return op in _PART_BY_PART or getattr(op, "overloadpacket", op) in _PART_BY_PART
 
 
@@ -70,7 +70,7 @@ def re(value: Value) -> Value:
 
 
 def im(value: Value) -> Value:
-    """The imaginary part; 0 of what is real."""
+    """The imaginary part; 0 for real values."""
     return value.im if isinstance(value, Pair) else value.imag if _is_complex(value) else 0.0
 
 
@@ -83,7 +83,7 @@ def _is_tensor(value: Value) -> bool:
 
 
 def part_by_part(op: Any) -> Callable[..., Value]:
-    """`op` on the real parts, and once more on the imaginary parts."""
+    """A rewrite that applies `op` to the real parts, and once more to the imaginary parts."""
 
     def function(*args: Any, **kwargs: Any) -> Value:
         if kwargs.get("dtype") is not None:
@@ -108,7 +108,7 @@ def _imaginary_part(value: Any) -> Any:
 
 
 def joined(op: Any) -> Callable[..., Pair]:
-    """`cat`, `stack`: of tensors of which some may be real."""
+    """The rewrite of `cat` or `stack`; some of the tensors may be real."""
 
     def function(tensors: Sequence[Value], dim: int = 0) -> Pair:
         zeros = [t.im if isinstance(t, Pair) else torch.zeros_like(t) for t in tensors]
@@ -118,7 +118,7 @@ def joined(op: Any) -> Callable[..., Pair]:
 
 
 def zeros_like(op: Any) -> Callable[..., Value]:
-    """`zeros_like`, `new_zeros` and those whose values do not matter."""
+    """The rewrite of `zeros_like`, `new_zeros`, and of ops that return uninitialized memory."""
 
     def function(self: Value, *size: Any, dtype: torch.dtype | None = None, **kwargs: Any) -> Value:
         kwargs.pop("memory_format", None)
@@ -155,7 +155,7 @@ def _sum(a: Value, b: Value, op: Callable[[Any, Any], torch.Tensor]) -> Pair:
 
 
 def _binary(op: Callable[[Any, Any], Any], a: Value, b: Value) -> Any:
-    """`op` of two real values, of which the first may be a number."""
+    """`op`, which is add or sub, of two real values; either may be a number."""
     if isinstance(a, torch.Tensor):
         return op(a, b)
     if isinstance(b, torch.Tensor):
@@ -164,7 +164,7 @@ def _binary(op: Callable[[Any, Any], Any], a: Value, b: Value) -> Any:
 
 
 def _pair(real: Value, imaginary: Value) -> Pair:
-    """Parts that may be numbers or of smaller shapes, of one shape and dtype."""
+    """A `Pair` of parts that may be numbers, or differ in shape and dtype."""
     tensors = [part for part in (real, imaginary) if isinstance(part, torch.Tensor)]
     shape = torch.broadcast_shapes(*(t.shape for t in tensors))
     like = max(tensors, key=lambda t: t.dtype.is_floating_point * t.dtype.itemsize)
@@ -196,7 +196,7 @@ def div(self: Value, other: Value, *, rounding_mode: str | None = None) -> Value
     c, d = re(other), im(other)
     if not _is_tensor(other):
         return mul(self, 1 / other)
-    # As PyTorch's kernel: the larger part of the divisor scales both, so that no square overflows.
+    # Like PyTorch's kernel, scale the divisor by its larger part, so that no square overflows.
     scale = torch.maximum(c.abs(), d.abs())
     c, d = c / scale, d / scale
     length = (c * c + d * d) * scale
@@ -297,7 +297,7 @@ def constant_pad_nd(self: Pair, pad: Sequence[int], value: Value = 0) -> Pair:
 
 
 def product(op: Any) -> Callable[..., Pair]:
-    """A bilinear op: `mm`, `bmm`, `mv`, `dot`."""
+    """The rewrite of a bilinear op: `mm`, `bmm`, `mv`, `dot`."""
 
     def function(self: Value, other: Value) -> Pair:
         a, b, c, d = re(self), im(self), re(other), im(other)
@@ -311,13 +311,13 @@ def product(op: Any) -> Callable[..., Pair]:
 
 
 def product_and_sum(op: Any) -> Callable[..., Pair]:
-    """`addmm`, `baddbmm`, `addmv`."""
+    """The rewrite of `addmm`, `baddbmm` or `addmv`, given the op of their product."""
 
     def function(self: Value, a: Value, b: Value, *, beta: Value = 1, alpha: Value = 1) -> Pair:
         result = product(op)(a, b)
         if alpha != 1:
             result = mul(result, alpha)
-        if beta == 0:  # PyTorch does not read what it would multiply by zero
+        if beta == 0:  # PyTorch then ignores self, even its NaNs
             return result
         return add(result, self if beta == 1 else mul(self, beta))
 
@@ -401,7 +401,7 @@ def ones_like(self: Value, **kwargs: Any) -> Value:
     return full_like(self, 1.0, **kwargs)
 
 
-_FUNCTIONS: dict[Any, Callable[..., Value]] = {
+_REWRITES: dict[Any, Callable[..., Value]] = {
     **{op: part_by_part(op) for op in _PART_BY_PART},
     aten._conj: conj,
     aten._conj_physical: conj,
@@ -422,9 +422,9 @@ _FUNCTIONS: dict[Any, Callable[..., Value]] = {
     aten.conj_physical: conj,
     aten.constant_pad_nd: constant_pad_nd,
     aten.copy: copy,
+    aten.detach: identity,
     aten.div: div,
     aten.dot: product(aten.dot),
-    aten.detach: identity,
     aten.empty.memory_format: zeros,
     aten.empty_like: zeros_like(aten.zeros_like),
     aten.eq: eq,
@@ -465,9 +465,9 @@ _FUNCTIONS: dict[Any, Callable[..., Value]] = {
 
 
 TRANSFORMS = {aten._fft_c2c, aten._fft_c2r, aten._fft_r2c}
-"""They also take `constant`, which makes tensors that the graph holds."""
+"""Their rewrites also take `constant: fourier.Constant`, which adds a constant to the graph."""
 
 
-def in_real_numbers(op: Any) -> Callable[..., Value] | None:
-    """The function that says a call of `op` in real tensors; None if there is none."""
-    return _FUNCTIONS.get(op) or _FUNCTIONS.get(getattr(op, "overloadpacket", op))
+def rewrite_of(op: Any) -> Callable[..., Value] | None:
+    """The real-valued rewrite of `op`; None if there is none."""
+    return _REWRITES.get(op) or _REWRITES.get(getattr(op, "overloadpacket", op))

@@ -1,8 +1,8 @@
 """Discrete Fourier transforms as products with constant matrices.
 
-A transform of `n` points is a product with an `n` x `n` matrix. A long one is split as n = a * b:
-the transforms of `a` points of all columns, a product with the roots of unity in between (the
-"twiddles"), and the transforms of `b` points of all rows, each split again while it is long.
+A transform of `n` points is a product with an `n` x `n` matrix. A long one is split as n = a * b
+into transforms of the columns (`a` points each), a product with roots of unity (the "twiddle
+factors"), and transforms of the rows (`b` points each). Long ones among these are split again.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import torch
 from torch_max_backend.frontend.complex_numbers.pair import Pair
 
 LONGEST_DIRECT = 128
-"""Points of one matrix. Below it a split costs more in small ops than it saves in products."""
+"""Points of one matrix. Up to here a split costs more in small ops than it saves in products."""
 LARGEST_PRIME = 1024
-"""A prime number of points cannot be split; this one's matrix has 16 MB in float32."""
+"""A prime number of points cannot be split; a matrix of this many has 16 MB in float32."""
 
 Constant = Callable[[object, Callable[[], np.ndarray], torch.Tensor], torch.Tensor]
 """`constant(key, make, like)`: the tensor of `make()` in the dtype and on the device of `like`."""
 
 
 def can_split(n: int) -> bool:
-    """Whether `n` points have no prime factor too large for a matrix."""
+    """Whether `n` has no prime factor that is too large for a matrix."""
     return _largest_prime(n) <= LARGEST_PRIME
 
 
@@ -42,7 +42,7 @@ def fft_c2c(
 def fft_r2c(
     x: torch.Tensor, dim: Sequence[int], normalization: int, onesided: bool, *, constant: Constant
 ) -> Pair:
-    """`aten._fft_r2c`: of the last of `dim` the first half is kept, the other is its mirror."""
+    """`aten._fft_r2c`; `onesided` keeps the first half of the last dim, which the rest mirrors."""
     *others, last = dim
     kept = x.shape[last] // 2 + 1 if onesided else x.shape[last]
     points = math.prod(x.shape[d] for d in dim)
@@ -88,8 +88,8 @@ def _transform(x: Pair, forward: bool, constant: Constant) -> Pair:
     inner = _transform(columns, forward, constant)
     cos = constant(("cos", a, b), lambda: _twiddles(a, b, forward)[0], x.re)
     sin = constant(("sin", a, b, forward), lambda: _twiddles(a, b, forward)[1], x.re)
-    turned = Pair(inner.re * cos - inner.im * sin, inner.re * sin + inner.im * cos)
-    outer = _transform(turned.each(lambda part: part.mT), forward, constant)
+    rotated = Pair(inner.re * cos - inner.im * sin, inner.re * sin + inner.im * cos)
+    outer = _transform(rotated.each(lambda part: part.mT), forward, constant)
     return outer.each(lambda part: part.mT.reshape(shape))
 
 
@@ -106,14 +106,14 @@ def _to_real(x: Pair, n: int, constant: Constant) -> torch.Tensor:
     if _is_direct(n):
         matrix = constant(("to real", n), lambda: _matrix_to_real(n), x.re)
         return _product(torch.cat([x.re, x.im], -1), matrix)
-    mirrored = (n - 1) // 2  # neither the first point nor, of an even number, the middle one
+    mirrored = (n - 1) // 2  # all but the first point and, for an even n, the middle one
     mirror = x.each(lambda part: part.narrow(-1, 1, mirrored).flip(-1))
     re, im = torch.cat([x.re, mirror.re], -1), torch.cat([x.im, -mirror.im], -1)
     return _transform(Pair(re, im), False, constant).re
 
 
 def _product(x: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
-    """`x @ matrix` as one product of all lines; `@` squeezes a single line's result in place."""
+    """`x @ matrix`, always as a 2-d product: for a single line `@` squeezes its result in place."""
     lines = math.prod(x.shape[:-1])
     return (x.reshape(lines, x.shape[-1]) @ matrix).reshape(*x.shape[:-1], matrix.shape[-1])
 
@@ -124,33 +124,33 @@ def _halves(x: torch.Tensor) -> Pair:
 
 
 def _roots(n: int, powers: np.ndarray, forward: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The n-th root of unity to the given powers; the angle of a large power would be inexact."""
+    """The n-th root of unity to the given powers, modulo n to keep the angles exact."""
     angles = 2 * np.pi * (powers % n) / n
     return np.cos(angles), -np.sin(angles) if forward else np.sin(angles)
 
 
 def _matrix(n: int, forward: bool) -> np.ndarray:
-    """[re, im] @ it = [re, im] of the transform."""
+    """M in [re, im] @ M = [re, im] of the transform."""
     points = np.arange(n)
     cos, sin = _roots(n, np.outer(points, points), forward)
     return np.block([[cos, sin], [-sin, cos]])
 
 
 def _matrix_from_real(n: int, kept: int) -> np.ndarray:
-    """Real points @ it = [re, im] of the first `kept` points of the transform."""
+    """M in (real points) @ M = [re, im] of the first `kept` points of the transform."""
     cos, sin = _roots(n, np.outer(np.arange(n), np.arange(kept)), True)
     return np.concatenate([cos, sin], 1)
 
 
 def _matrix_to_real(n: int) -> np.ndarray:
-    """[re, im] of the first half @ it = the real points: each mirrored point counts twice."""
+    """M in ([re, im] of the first half) @ M = real points; each mirrored point counts twice."""
     half = n // 2 + 1
     cos, sin = _roots(n, np.outer(np.arange(half), np.arange(n)), False)
     weight = np.full((half, 1), 2.0)
     weight[0] = 1
     if n % 2 == 0:
         weight[-1] = 1
-        sin[-1] = 0  # it is not exactly that in floating point
+        sin[-1] = 0  # in floating point it is not exactly 0
     return np.concatenate([weight * cos, -weight * sin])
 
 

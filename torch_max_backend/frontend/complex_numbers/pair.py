@@ -10,7 +10,7 @@ import torch
 
 @dataclass(frozen=True)
 class Pair:
-    """The real and the imaginary part, of one shape and dtype."""
+    """The real and the imaginary part, of the same shape and dtype."""
 
     re: torch.Tensor
     im: torch.Tensor

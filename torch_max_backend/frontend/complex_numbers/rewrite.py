@@ -1,8 +1,9 @@
 """Rewrites a graph so that its complex tensors are pairs of real ones.
 
-What is complex at the graph's ends stays so: `view_as_real` of an argument and `view_as_complex` of
-a result compute nothing, they say how the same memory is read (`fx_importer.py`, `runtime.py`).
-Calls that `arithmetic.py` has no words for stay as they are, for PyTorch, between two such views.
+Complex inputs and outputs of the graph stay complex: `view_as_real` of an input and
+`view_as_complex` of an output compute nothing, they only reinterpret memory (`fx_importer.py`,
+`runtime/call.py`, `runtime/results.py`). Calls without a rewrite in `arithmetic.py` stay complex,
+between two such views, and run on PyTorch.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from torch.utils import _pytree as pytree
 from torch_max_backend.frontend.complex_numbers import fourier
 from torch_max_backend.frontend.complex_numbers.arithmetic import (
     TRANSFORMS,
-    in_real_numbers,
     is_part_by_part,
+    rewrite_of,
 )
 from torch_max_backend.frontend.complex_numbers.pair import Pair
 from torch_max_backend.frontend.fx_importer import tensors_of
@@ -34,13 +35,13 @@ aten = torch.ops.aten
 
 NodePair = tuple[fx.Node, fx.Node]
 Made = fx.Node | NodePair | list["fx.Node | NodePair"]
-"""What a node of the old graph is in the new one."""
+"""What a node of the old graph becomes in the new one."""
 
 
 def without_complex_numbers(
     gm: fx.GraphModule, decompositions: Callable[[], Mapping[Any, Any]]
 ) -> fx.GraphModule:
-    """`gm` in real numbers as far as possible; `gm` itself if it has no others."""
+    """`gm` with real tensors as far as possible; `gm` itself if it has no complex ones."""
     if not any(map(_has_complex, gm.graph.nodes)):
         return gm
     return _Rewriter(gm, decompositions()).run()
@@ -61,9 +62,9 @@ class _Rewriter:
             setattr(self.root, name, value)
         self.made: dict[fx.Node, Made] = {}
         self.pairs: dict[fx.Node, NodePair] = {}
-        """Complex tensors that something wants as pairs."""
+        """The two parts of complex nodes that a rewritten call reads."""
         self.complexes: dict[fx.Node, fx.Node] = {}
-        """Pairs that something wants as one complex tensor."""
+        """The complex views of rewritten nodes that a complex call reads."""
         self.constants: dict[object, fx.Node] = {}
         values = [value for node in gm.graph.nodes for value in tensors_of(node)]
         self.fake_mode = detect_fake_mode(values) or FakeTensorMode()
@@ -83,19 +84,19 @@ class _Rewriter:
             if isinstance(source, list):
                 return source[node.args[1]]  # type: ignore[index]
         if node.op == "call_function" and self._concerns_complex(node):
-            function = in_real_numbers(node.target)
-            said = None
-            if function is not None and _has_words(node):
-                said = self._in_real_numbers(node, function)
-            if said is not None:
-                return said
+            function = rewrite_of(node.target)
+            made = None
+            if function is not None and _can_rewrite(node):
+                made = self._rewritten_call(node, function)
+            if made is not None:
+                return made
         return self.graph.node_copy(node, self._one)
 
     def _concerns_complex(self, node: fx.Node) -> bool:
         return _has_complex(node) or any(map(_has_complex, node.all_input_nodes))
 
     def _one(self, node: fx.Node) -> fx.Node:
-        """The value of an old node as one node: a complex tensor, if it was one."""
+        """The value of an old node as one node, complex if the old one was."""
         made = self.made[node]
         if isinstance(made, fx.Node):
             return made
@@ -115,7 +116,7 @@ class _Rewriter:
             return self.pairs[node]
         assert isinstance(made, fx.Node)
         value = made.meta["val"]
-        if value.is_conj() or value.is_neg():  # its memory is not what it says
+        if value.is_conj() or value.is_neg():  # its memory does not hold its values
             made = self._called(aten.clone.default, made, node)
         real = self._called(aten.view_as_real.default, made, node)
         re, im = self._traced(lambda x: [x.select(-1, 0), x.select(-1, 1)], (real,), node)
@@ -129,21 +130,21 @@ class _Rewriter:
             node.meta["val"] = op(argument.meta["val"])
         return node
 
-    def _in_real_numbers(self, node: fx.Node, function: Callable[..., Any]) -> Made | None:
-        """The call as `function` says it; None if that is not what PyTorch's call gives."""
+    def _rewritten_call(self, node: fx.Node, function: Callable[..., Any]) -> Made | None:
+        """The call rewritten by `function`; None if its results do not match PyTorch's."""
         inputs: list[fx.Node] = []
 
-        def place(argument: fx.Node) -> Any:
+        def reference(argument: fx.Node) -> Any:
             parts = self._pair(argument) if _has_complex(argument) else (self._one(argument),)
-            places = []
+            positions = []
             for part in parts:
                 if part not in inputs:
                     inputs.append(part)
-                places.append(inputs.index(part))
-            return _Place(tuple(places))
+                positions.append(inputs.index(part))
+            return _InputRef(tuple(positions))
 
-        placed: Any = fx.map_arg((node.args, node.kwargs), place)
-        args, kwargs = placed
+        referenced: Any = fx.map_arg((node.args, node.kwargs), reference)
+        args, kwargs = referenced
         constants = _Constants()
         if getattr(node.target, "overloadpacket", None) in TRANSFORMS:
             kwargs = {**kwargs, "constant": constants}
@@ -152,7 +153,7 @@ class _Rewriter:
         def run(*values: Any) -> list[torch.Tensor]:
             constants.begin(values[len(inputs) :])
             filled, named = pytree.tree_map_only(
-                _Place, lambda place: place.read(values), (args, kwargs)
+                _InputRef, lambda reference: reference.read(values), (args, kwargs)
             )
             result = function(*filled, **named)
             results[:] = result if isinstance(result, (list, tuple)) else [result]
@@ -160,11 +161,11 @@ class _Rewriter:
 
         try:
             with self.fake_mode, torch.no_grad():
-                run(*(item.meta["val"] for item in inputs))  # tells which constants there are
+                run(*(item.meta["val"] for item in inputs))  # collects the constants
         except (TypeError, RuntimeError):
-            return None  # a case of the op that its words do not fit: PyTorch runs it, and says so
+            return None  # the rewrite does not cover this case: PyTorch runs it, with a warning
         if list(map(_kind, results)) != list(map(_kind, tensors_of(node))):
-            return None  # another overload than those that `function` knows
+            return None  # an overload that the rewrite does not cover
         held = [self._constant(key, make, like) for key, make, like in constants.wanted]
         tensors = iter(self._traced(run, (*inputs, *held), node))
         made = [
@@ -176,7 +177,7 @@ class _Rewriter:
     def _constant(self, key: object, make: Callable[[], np.ndarray], like: torch.Tensor) -> fx.Node:
         key = (key, like.dtype, like.device)
         if key not in self.constants:
-            with unset_fake_temporarily():  # AOTAutograd's is on while it compiles
+            with unset_fake_temporarily():  # AOTAutograd compiles under its fake mode
                 tensor = torch.from_numpy(make()).to(like.dtype).to(like.device).contiguous()
             name = f"_complex_constant_{len(self.constants)}"
             self.root.register_buffer(name, tensor)
@@ -188,7 +189,7 @@ class _Rewriter:
     def _traced(
         self, function: Callable[..., Any], inputs: tuple[fx.Node, ...], source: fx.Node
     ) -> list[fx.Node]:
-        """The calls of `function` as nodes of the new graph, its results among them."""
+        """Trace `function` into the new graph; the nodes of its results."""
         trace = make_fx(function, decomposition_table=self.decompositions)
         with self.fake_mode, torch.no_grad():
             traced = trace(*(item.meta["val"] for item in inputs))
@@ -209,18 +210,18 @@ class _Rewriter:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where among the inputs an argument is: one place, or two of a pair."""
+class _InputRef:
+    """The position of an argument among the inputs, or the two positions of a pair."""
 
-    numbers: tuple[int, ...]
+    positions: tuple[int, ...]
 
     def read(self, values: tuple[Any, ...]) -> Any:
-        found = [values[number] for number in self.numbers]
+        found = [values[position] for position in self.positions]
         return Pair(*found) if len(found) == 2 else found[0]
 
 
 class _Constants:
-    """Stands for `fourier.Constant` in two runs: the first one tells what is wanted."""
+    """A `fourier.Constant` for two runs: the first collects the constants, the second gets them."""
 
     def __init__(self) -> None:
         self.wanted: list[tuple[object, Callable[[], np.ndarray], torch.Tensor]] = []
@@ -247,7 +248,7 @@ def _attributes(gm: fx.GraphModule) -> list[tuple[str, Any]]:
 
 
 def _kind(value: Any) -> tuple[bool, torch.dtype, tuple[Any, ...]]:
-    """Whether it is complex, the dtype of its parts, and its shape."""
+    """Whether the value is complex, the dtype of its parts, and its shape."""
     pair = isinstance(value, Pair)
     part = value.re if pair else value
     return pair or part.is_complex(), part.dtype.to_real(), tuple(part.shape)
@@ -257,8 +258,8 @@ def _parts(value: Any) -> tuple[torch.Tensor, ...]:
     return (value.re, value.im) if isinstance(value, Pair) else (value,)
 
 
-def _has_words(node: fx.Node) -> bool:
-    """Whether this very call can be said in real numbers."""
+def _can_rewrite(node: fx.Node) -> bool:
+    """Whether the rewrite of the node's op applies to this call."""
     given = [tensor for source in node.all_input_nodes for tensor in tensors_of(source)]
     if is_part_by_part(node.target):
         return any(tensor.is_complex() for tensor in given)
