@@ -34,7 +34,7 @@ from torch_max_backend.engine.graph import Kind
 from torch_max_backend.engine.queue import ENGINE, kernel_packages
 from torch_max_backend.errors import MaxCompilerError
 from torch_max_backend.frontend.graph_compiler import GraphCompiler
-from torch_max_backend.lowering.decompositions import rnn_dropout
+from torch_max_backend.lowering.decompositions.rnn import rnn_dropout
 from torch_max_backend.lowering.registry import decomposition_table
 
 Function = Callable[..., Sequence[torch.Tensor]]
