@@ -1,4 +1,4 @@
-"""From samples to a verdict per module, and the page of all verdicts."""
+"""The verdict of each module, from its samples, and the page of all verdicts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,19 @@ from tests.testing.samples import LOWERED, OK, SKIPPED, UNSUPPORTED, WRONG
 
 WITH_FALLBACK = "with fallback"
 
+_HEAD = """# PyTorch's modules on MAX
+
+Written by `python -m tests.module_db --output docs`. Each entry of PyTorch's `module_db` runs
+forward and backward on MAX, in float32 on the CPU. Results, gradients of parameters and inputs, and
+buffers are compared with eager PyTorch. The samples are PyTorch's own{limited}.
+
+A module is `ok` if all its samples are. For an `unsupported` one, the first reason is given. A
+`lowered` one was not compiled.
+"""
+
 
 def by_module(samples: Sequence[Sample]) -> dict[str, dict[str, Any]]:
-    """Each module: its worst status, how many samples had which, and the first reason."""
+    """For each module: its worst status, the count of each status, and the first reason."""
     modules: dict[str, list[Sample]] = {}
     for sample in samples:
         modules.setdefault(sample.name, []).append(sample)
@@ -29,18 +39,11 @@ def _verdict(samples: Sequence[Sample]) -> dict[str, Any]:
 
 def page(modules: Mapping[str, Mapping[str, Any]], limit: int) -> str:
     """docs/module_coverage.md."""
-    spread = f" At most {limit} samples of a mode, spread over all." if limit else ""
+    limited = f", at most {limit} per mode, spread over all of them" if limit else ""
     counts = Counter(module["status"] for module in modules.values())
     ran = sum(counts[status] for status in (OK, LOWERED, UNSUPPORTED, WRONG))
     lines = [
-        "# PyTorch's modules on MAX",
-        "",
-        "Written by `python -m tests.module_db --output docs`. Every entry of `module_db` in",
-        "float32 on CPU, forward and backward, run on MAX and compared with eager: results,",
-        f"gradients of parameters and inputs, buffers.{spread}",
-        "A module is `ok` if all its samples are; `unsupported` names the first reason; `lowered`",
-        "was not compiled.",
-        "",
+        _HEAD.format(limited=limited),
         f"{ran} modules: {counts[OK]} ok ({100 * counts[OK] / max(ran, 1):.1f} %), "
         f"{counts[UNSUPPORTED]} unsupported, {counts[LOWERED]} lowered, {counts[WRONG]} wrong.",
         *_fallback(modules),
@@ -62,6 +65,6 @@ def _fallback(modules: Mapping[str, Mapping[str, Any]]) -> list[str]:
         return []
     return [
         "",
-        "The unsupported ones again through `torch.compile` as users have it, PyTorch running what",
-        f"MAX cannot (`--fallback`): {right} of {len(tried)} as eager.",
+        "The unsupported ones were run again through `torch.compile` with the default options:",
+        f"PyTorch runs what MAX cannot (`--fallback`). {right} of {len(tried)} match eager.",
     ]

@@ -1,15 +1,16 @@
-"""`python -m tests.opinfo`: PyTorch's OpInfo samples on MAX, in pieces that can be taken up again.
+"""`python -m tests.opinfo`: run PyTorch's OpInfo samples on MAX, in as many runs as you like.
 
-python -m tests.opinfo --lower-only                  what cannot run, in minutes: no compile
-python -m tests.opinfo --limit 3 --minutes 10        go on for ten minutes, keep the results
-python -m tests.opinfo --limit 60                    go on with those that ran fewer samples so far
-python -m tests.opinfo --gradients --dtypes float64  forward and backward, not inference
-python -m tests.opinfo --limit 3 --fallback          what was unsupported, with the fallback
+python -m tests.opinfo --lower-only                  find what is unsupported, without compiling
+python -m tests.opinfo --limit 3 --minutes 10        continue for ten minutes
+python -m tests.opinfo --limit 60                    continue with entries that ran fewer samples
+python -m tests.opinfo --gradients --dtypes float64  forward and backward instead of inference
+python -m tests.opinfo --limit 3 --fallback          run the unsupported entries with the fallback
 python -m tests.opinfo --limit 3 --output docs       finish, and write docs/op_coverage.md
+python -m tests.opinfo --dtypes --output docs        only write the page
 
-What was run stays in docs/op_coverage.json (`--state`): a run goes on where the last one stopped,
-with the entries of few samples first: they are the ones that can be run whole.
-Two at once (`--part`) need two files; `--beside` adds the other one to the page.
+Results are kept in docs/op_coverage.json (`--state`), and a run continues where the last one
+stopped. Entries with few samples come first, because all of these can be run. Two processes at once
+(`--part`) need two files; `--beside` adds the other file to the page.
 """
 
 from __future__ import annotations

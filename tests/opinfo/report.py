@@ -1,4 +1,4 @@
-"""From samples to a verdict per entry, and the page of all verdicts (docs/op_coverage.md)."""
+"""The verdict of each entry, from its samples, and the page of all verdicts."""
 
 from __future__ import annotations
 
@@ -16,21 +16,36 @@ if TYPE_CHECKING:  # it imports the database, which takes seconds; the page is r
 VALUES = "the trace depends on values of its tensors"
 ERRORS = "it raises an error that depends on values"
 GRADIENTS = "gradients"
-"""Before a dtype: forward and backward were run, not inference."""
+"""Stands before a dtype if forward and backward were run instead of inference."""
 WITH_FALLBACK = " with fallback"
 
 Verdict = Mapping[str, Any]
 
-_GRADIENTS_NOTE = (
-    "",
-    f"`{GRADIENTS}`: the entries that have them, with samples that require them, through",
-    "AOTAutograd: results and the gradients of a weighted sum of all results, in one row each.",
-    "Random numbers are drawn by PyTorch there, as in training, and do not count as unsupported.",
-)
+_HEAD = """# PyTorch's OpInfo database on MAX
+
+Written by `python -m tests.opinfo --output docs`. Each entry of PyTorch's test database (`op_db`)
+runs with its own samples on the CPU. A sample is traced as for inference, lowered to MAX as a whole
+(no node on PyTorch), compiled, run, and compared with eager PyTorch in values, dtype and shape.
+
+- `ok`: all samples that were run gave eager's results.
+- `whole`: the entry is `ok`, and **all** its samples were run. {samples}
+- `lowered`: the MAX graph was built and verified, but neither compiled nor run.
+- `unsupported`: at least one sample cannot run on MAX as a whole.
+- `wrong`: at least one result differs from eager's.
+- `with fallback`: the unsupported entries again, through `torch.compile` with the default options,
+  where PyTorch runs what MAX cannot.
+
+Entries without samples for a dtype, or whose samples return no tensor, are not counted.
+"""
+_GRADIENTS_NOTE = f"""
+`{GRADIENTS}`: entries with samples that require gradients, traced by AOTAutograd. The results and
+the gradients of a weighted sum of all results are compared. As in training, PyTorch draws random
+numbers, and that does not count as unsupported.
+"""
 
 
 def by_entry(samples: Sequence[Sample]) -> dict[str, dict[str, Any]]:
-    """Each entry: its worst status, how many samples had which, and the reasons of the worst."""
+    """For each entry: its worst status, the count of each status, the reasons of the worst."""
     entries: dict[str, list[Sample]] = {}
     for sample in samples:
         entries.setdefault(sample.entry.formatted_name, []).append(sample)
@@ -54,10 +69,10 @@ _FACTORISATIONS = re.compile(
 )
 # In the order in which they are tried.
 _KINDS = {
-    "drawn by PyTorch, by design": lambda r: on_torch.RANDOM in r,
+    "random numbers, drawn by PyTorch by design": lambda r: on_torch.RANDOM in r,
     "complex numbers": lambda r: "complex" in r or "_fft_" in r,
     "sparse tensors": lambda r: "sparse" in r.lower(),
-    "data-dependent sizes or numbers": lambda r: (
+    "data-dependent shapes or numbers": lambda r: (
         on_torch.NEEDS_SHAPES in r
         or r == VALUES
         or "_local_scalar_dense" in r
@@ -68,38 +83,24 @@ _KINDS = {
         or "DynamicOutputShape" in r
     ),
     "errors that depend on values": lambda r: r == ERRORS or r.startswith("with_effects"),
-    "dense factorisations": lambda r: _FACTORISATIONS.search(r) is not None,
-    "refused by MAX's compiler": lambda r: r.startswith("MAX's compiler"),
+    "dense factorizations": lambda r: _FACTORISATIONS.search(r) is not None,
+    "rejected by MAX's compiler": lambda r: r.startswith("MAX's compiler"),
     "no lowering yet": lambda r: True,
 }
 
 
 def kind(verdict: Verdict) -> str:
-    """Which sort of gap keeps an unsupported entry from MAX, by its most frequent reason."""
+    """Why MAX cannot run an unsupported entry, by its most frequent reason."""
     reason = next(iter(verdict["reasons"]), "")
     return next(name for name, holds in _KINDS.items() if holds(reason))
 
 
 def page(results: Mapping[str, Mapping[str, Verdict]], limit: int) -> str:
     """docs/op_coverage.md."""
+    samples = f"At most {limit} samples per entry and dtype were run." if limit else "All were run."
     lines = [
-        "# PyTorch's OpInfo database on MAX",
-        "",
-        "Written by `python -m tests.opinfo --output docs`. Every entry of PyTorch's test database",
-        "(`op_db`) with its own samples on CPU, traced as for inference, lowered to MAX whole (no",
-        "node on PyTorch), compiled, run and compared with eager in values, dtype and shape. An",
-        "entry is `ok` if every sample that was run is. Entries whose samples give no tensor, or",
-        "that have none at a dtype, are not counted. A row `with fallback`: the unsupported ones",
-        "again, through `torch.compile` as users have it, PyTorch running what MAX cannot.",
-        "`lowered`: MAX's graph was built and verified, but neither compiled nor run.",
-        "",
-        f"At most {limit} samples of an entry were run, spread evenly over all that it has:"
-        if limit
-        else "All samples were run:",
-        "`whole` counts the entries that passed **all** their samples, the column `samples` of an",
-        "entry says how many of how many were run.",
-        *(_GRADIENTS_NOTE if any(GRADIENTS in name for name in results) else ()),
-        "",
+        _HEAD.format(samples=samples)
+        + (_GRADIENTS_NOTE if any(GRADIENTS in name for name in results) else ""),
         "| dtype | entries | ok | ok % | whole | whole % | lowered | unsupported | wrong"
         " | samples run | of |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
@@ -144,9 +145,9 @@ def _gaps(dtype: str, entries: Mapping[str, Verdict]) -> list[str]:
         return []
     lines = [
         "",
-        f"## Why unsupported: {dtype}",
+        f"## Unsupported: {dtype}",
         "",
-        "| reason | entries | which |",
+        "| reason | count | entries |",
         "|---|---|---|",
     ]
     for name, found in sorted(kinds.items(), key=lambda item: -len(item[1])):

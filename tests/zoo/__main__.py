@@ -1,7 +1,7 @@
-"""`python -m tests.zoo [NAME ...] [--training] [--output docs]`: every architecture, compared.
+"""`python -m tests.zoo [NAME ...] [--training] [--output docs]`: compare architectures with eager.
 
-Architectures compile in batches, one Module each. What is done is kept in `--state` and not done
-again, until the backend's sources change.
+Architectures compile in batches, one Module each. Results are kept in `--state` and measured again
+only if the backend's sources change.
 """
 
 from __future__ import annotations

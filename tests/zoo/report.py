@@ -1,4 +1,4 @@
-"""docs/zoo.md: one line per architecture."""
+"""The page of the zoo (docs/zoo.md): one row per architecture."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 TOLERANCE = 1e-3
 """Largest absolute error, relative to the scale of a result."""
 
-_HEAD = """# The zoo
+_HEAD = """# Zoo
 
-Architectures of transformers, made from small configs with random weights (`tests/zoo`), compiled
-with `max_backend` and compared with eager PyTorch on the CPU. `make zoo` writes this page; it goes
-on where it stopped.
+Architectures of transformers, built from small configs with random weights (`tests/zoo`), compiled
+with `max_backend` and compared with eager PyTorch on the CPU. `make zoo` writes this page and
+continues where an earlier run stopped.
 
-- *on MAX*, *on PyTorch*: ATen calls of the model's graphs. *breaks*: graph breaks, which are
-  Dynamo's, the same for every backend.
-- *error*: the largest absolute difference of any output (training: of the loss and any gradient),
-  relative to the largest absolute value of that output (of a gradient: at least to a thousandth
-  of the largest gradient).
-- *compile*: seconds of MAX's compiler for the whole batch, over the number of architectures
-  that were compiled in it as one Module (2 cores, shared with other work). A dash: traced and
-  lowered (`python -m tests.zoo --trace`), not compiled.
+- *on MAX*, *on PyTorch*: the number of ATen calls in the model's graphs.
+- *breaks*: graph breaks. They are Dynamo's and are the same for every backend.
+- *error*: the largest absolute difference of any output (in training: of the loss and any
+  gradient), relative to the largest absolute value of that output. The scale of a gradient is at
+  least a thousandth of the largest gradient.
+- *compile*: seconds of MAX's compiler for a batch of architectures that compile as one Module, and
+  the size of the batch (2 cores, shared with other work). A dash means traced and lowered
+  (`python -m tests.zoo --trace`), but not compiled.
 """
 
 
 def is_right(line: Mapping[str, Any]) -> bool:
-    """Whether the compiled model gives eager's results."""
+    """Whether the compiled model gives the results of eager PyTorch."""
     return line["error"] is not None and line["error"] <= TOLERANCE
 
 
@@ -45,7 +45,7 @@ def _error(result: Mapping[str, Any]) -> str:
 
 
 def page(results: Sequence[Mapping[str, Any]], sources: str) -> str:
-    """The page; `sources` is the fingerprint of the package as it is."""
+    """The page; `sources` is the fingerprint of the package as it is now."""
     parts = [_HEAD, _older(results, sources)]
     for step, title in (("inference", "Inference"), ("training", "One training step")):
         rows = [r for r in results if r["step"] == step]
@@ -60,7 +60,7 @@ def page(results: Sequence[Mapping[str, Any]], sources: str) -> str:
 
 def _older(results: Sequence[Mapping[str, Any]], sources: str) -> str:
     count = sum(r["sources"] != sources for r in results)
-    told = f"{count} of the {len(results)} lines were taken before the package last changed.\n"
+    told = f"{count} of the {len(results)} rows were measured before the package last changed.\n"
     return told if count else ""
 
 
@@ -71,8 +71,8 @@ def _summary(rows: Sequence[Mapping[str, Any]]) -> str:
     unbroken = sum(not r["graph_breaks"] for r in rows)
     return (
         f"{len(rows)} architectures traced and lowered: {whole} ({whole / len(rows):.0%}) with "
-        f"every node on MAX, {unbroken} without a graph break. {compared} of them compiled and "
-        f"compared: {right} as eager PyTorch to {TOLERANCE:g}.\n"
+        f"every node on MAX, {unbroken} without a graph break. {compared} were compiled and "
+        f"compared: {right} match eager PyTorch to {TOLERANCE:g}.\n"
     )
 
 
@@ -95,7 +95,5 @@ def _on_torch(rows: Sequence[Mapping[str, Any]]) -> str:
         lines += [f"- {r['name']}: {reason}" for reason in told]
         lines += [f"- {r['name']}: graph break, {reason}" for reason in r["graph_breaks"]]
     return (
-        "\n".join(["What is not on MAX, and where Dynamo broke the graph:", "", *lines, ""])
-        if lines
-        else ""
+        "\n".join(["Nodes that are not on MAX, and graph breaks:", "", *lines, ""]) if lines else ""
     )
