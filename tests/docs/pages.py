@@ -12,7 +12,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "pretrained_models" / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]
 _BLOCK = re.compile(
     r"^(?:(?P<at> *)<!-- not run: (?P<reason>.*?) -->\n)?"

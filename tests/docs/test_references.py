@@ -10,6 +10,7 @@ import pytest
 
 from tests.docs.pages import PAGES, ROOT, anchors, blocks, name_of, prose
 
+DOCS = ROOT / "docs"
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 # In backticks: a path with a folder, or a source file alone. `*` and `<family>` stand for any name.
 PATH = re.compile(r"`([\w.-]+(?:/[\w.*<>-]+)+/?|\w+\.(?:py|mojo))`")
@@ -34,8 +35,8 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.exists(), link
         if anchor:
             assert anchor in anchors(target), link
-        if page.parent == ROOT / "docs":
-            assert target.resolve().parent == page.parent, f"{link}: the site holds docs/ alone"
+        if page.is_relative_to(DOCS):
+            assert target.resolve().is_relative_to(DOCS), f"{link}: the site has docs/ only"
 
 
 def is_ours(path: str) -> bool:
