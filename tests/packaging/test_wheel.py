@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import textwrap
 import zipfile
 from pathlib import Path
@@ -75,8 +74,9 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     # fmt: on
     (site_packages,) = folder.glob("lib/python*/site-packages")
     # Searched after the environment's own folder. The .pth of the editable install, which would
-    # import the checkout, lies in that folder and is not read again.
-    (site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    # import the checkout, lies in one of these folders and is not read again.
+    folders = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+    (site_packages / "dependencies.pth").write_text("\n".join(folders))
     return interpreter
 
 
