@@ -14,14 +14,19 @@ from torch._ops import OpOverload
 from torch_max_backend.lowering.registry import Entry
 
 _PACKAGE = Path(__file__).parent.parent
+CODE = ("compat", "program", "lowering")
+"""The stages that decide the code of a compiled graph. The Mojo kernels are named by their content,
+and what the front end does to a graph can be seen in the graph itself."""
 
 
 @functools.cache
-def sources() -> str:
-    """A hash of this package's own files: a changed lowering is another compiled graph."""
+def sources(folders: tuple[str, ...] = CODE) -> str:
+    """A hash of the Python files of some stages: a changed lowering is another compiled graph."""
     digest = hashlib.sha256()
-    for path in sorted(_PACKAGE.rglob("*.py")):
-        digest.update(path.read_bytes())
+    for folder in folders:
+        for path in sorted((_PACKAGE / folder).rglob("*.py")):
+            digest.update(f"{path.relative_to(_PACKAGE)}\0".encode())
+            digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
 
 
