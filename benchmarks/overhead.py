@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import median
+from typing import Any
 
 import torch
 from max.driver import Buffer
@@ -62,9 +63,9 @@ def recorded_models() -> Iterator[list[Model]]:
     models: list[Model] = []
     ready = CompiledGraph.ready
 
-    def record(graph: CompiledGraph, model: Model) -> None:
+    def record(graph: CompiledGraph, model: Model, *artifact: Any) -> None:
         models.append(model)
-        ready(graph, model)
+        ready(graph, model, *artifact)
 
     CompiledGraph.ready = record  # type: ignore[method-assign]
     try:

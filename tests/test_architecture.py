@@ -98,7 +98,7 @@ def uses(pattern: str, folder: Path = BACKEND) -> set[str]:
 def test_one_place_each() -> None:
     assert uses(r"\bos\.environ|getenv") == {"flags.py"}
     assert uses(r"(?<!fx\.)\bGraph\(") == {"lowering/graph_builder.py"}
-    assert uses(r"session\.compile|InferenceSession\(") == {"engine/queue.py"}
+    assert uses(r"session\.compile|InferenceSession\(") == {"engine/module_compiler.py"}
 
 
 def test_files_stay_small() -> None:

@@ -1,129 +1,176 @@
 """Every environment variable and every `options=` entry, read here and nowhere else.
 
-Environment variables may be spelled `TORCH_MAX_BACKEND_X` or `PYTORCH_MAX_BACKEND_X`; "1", "true"
-and "yes" in any case mean on. They are read when asked for, so a test can change them.
+An option is resolved to its final value when a function is compiled: what `options={...}` says,
+else the environment variable of the same name where there is one, else the default. Environment
+variables may be spelled `TORCH_MAX_BACKEND_X` or `PYTORCH_MAX_BACKEND_X`. They are read when asked
+for, so that a test can change them.
+
+To add an option or a variable, add it here and to the table in README.md; a test compares the two.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from torch_max_backend.errors import OptionError
 
 _PREFIXES = ("TORCH_MAX_BACKEND_", "PYTORCH_MAX_BACKEND_")
-_ON = {"1", "true", "yes"}
-_OFF = {"0", "false", "no", ""}
 FALLBACKS = ("eager", "error")
 
-
-def _text(name: str) -> str | None:
-    for prefix in _PREFIXES:
-        if (value := os.environ.get(prefix + name)) is not None:
-            return value.strip()
-    return None
+T = TypeVar("T")
 
 
-def _switch(name: str, default: bool) -> bool:
-    value = _text(name)
-    if value is None:
-        return default
-    if value.lower() in _ON:
-        return True
-    if value.lower() in _OFF:
-        return False
-    raise OptionError(f"TORCH_MAX_BACKEND_{name}={value!r}: use 1/true/yes or 0/false/no")
+@dataclass(frozen=True)
+class Variable(Generic[T]):
+    """An environment variable; calling it gives its value now."""
+
+    name: str
+    """Without the prefix."""
+    default: T
+    parse: Callable[[str], T]
+    """Raises `ValueError` with what the variable takes."""
+    effect: str
+
+    def __call__(self) -> T:
+        for prefix in _PREFIXES:
+            text = os.environ.get(prefix + self.name)
+            if text is None:
+                continue
+            try:
+                return self.parse(text.strip())
+            except ValueError as error:
+                raise OptionError(f"{prefix}{self.name}={text!r}: use {error}") from error
+        return self.default
 
 
-def profile() -> bool:
-    """TORCH_MAX_BACKEND_PROFILE: print timings of tracing, lowering, compiling and each run."""
-    return _switch("PROFILE", False)
+def _switch(text: str) -> bool:
+    switches = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+    if text.lower() not in {*switches, ""}:
+        raise ValueError("1/true/yes or 0/false/no")
+    return switches.get(text.lower(), False)
 
 
-def verbose() -> bool:
-    """TORCH_MAX_BACKEND_VERBOSE: print the graphs, the count of each op, the MAX graph."""
-    return _switch("VERBOSE", False)
+def _fallback(text: str) -> str:
+    text = text or FALLBACKS[0]
+    if text not in FALLBACKS:
+        raise ValueError(" or ".join(FALLBACKS))
+    return text
 
 
-def beartype() -> bool:
-    """TORCH_MAX_BACKEND_BEARTYPE: run-time type checks of the package's functions (default on)."""
-    return _switch("BEARTYPE", True)
+def _megabytes(text: str) -> int:
+    if not text.isdigit():
+        raise ValueError("a whole number of MiB")
+    return int(text)
 
 
-def tiered() -> bool:
-    """TORCH_MAX_BACKEND_TIERED: run on PyTorch until MAX has compiled in the background."""
-    return _switch("TIERED", False)
+def _folder(text: str) -> Path | None:
+    return Path(text).expanduser() if text else None
 
 
-def fallback() -> str:
-    """TORCH_MAX_BACKEND_FALLBACK: "eager" runs on PyTorch what MAX cannot, "error" raises."""
-    value = _text("FALLBACK") or FALLBACKS[0]
-    if value not in FALLBACKS:
-        raise OptionError(f"TORCH_MAX_BACKEND_FALLBACK={value!r}: use {' or '.join(FALLBACKS)}")
-    return value
+profile = Variable(
+    "PROFILE", False, _switch, "print timings: trace, lower, compile, load, each run"
+)
+verbose = Variable(
+    "VERBOSE", False, _switch, "print the graphs, the count of each op, the MAX graph"
+)
+beartype = Variable("BEARTYPE", True, _switch, "check the types of the package's calls at run time")
+tiered = Variable("TIERED", False, _switch, "the default of the option `tiered`")
+fallback = Variable("FALLBACK", "eager", _fallback, "the default of the option `fallback`")
+progress = Variable("PROGRESS", True, _switch, "show a line in the terminal while MAX compiles")
+_cache_dir = Variable[Path | None]("CACHE_DIR", None, _folder, "where compiled graphs are kept")
+cache_mb = Variable("CACHE_MB", 4096, _megabytes, "MiB of compiled graphs to keep; 0 keeps none")
 
-
-def progress() -> bool:
-    """TORCH_MAX_BACKEND_PROGRESS: a line in the terminal while MAX compiles (default on)."""
-    return _switch("PROGRESS", True)
+VARIABLES: tuple[Variable[Any], ...] = (
+    profile,
+    verbose,
+    beartype,
+    tiered,
+    fallback,
+    progress,
+    _cache_dir,
+    cache_mb,
+)
 
 
 def cache_dir() -> Path:
-    """TORCH_MAX_BACKEND_CACHE_DIR: where compiled kernels and artifacts are kept."""
-    if value := _text("CACHE_DIR"):
-        return Path(value).expanduser()
+    """Where compiled kernels and artifacts are kept."""
+    if (folder := _cache_dir()) is not None:
+        return folder
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "torch_max_backend"
 
 
-def cache_mb() -> int:
-    """TORCH_MAX_BACKEND_CACHE_MB: how many MiB of artifacts are kept; 0 turns the store off."""
-    value = _text("CACHE_MB")
-    if value is None:
-        return 4096
-    if not value.isdigit():
-        raise OptionError(f"TORCH_MAX_BACKEND_CACHE_MB={value!r}: give a whole number of MiB")
-    return int(value)
+def _check_switch(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("True or False")
+    return value
 
 
-@dataclasses.dataclass(frozen=True)
+def _check_fallback(value: object) -> str:
+    if value not in FALLBACKS:
+        raise ValueError(" or ".join(map(repr, FALLBACKS)))
+    return str(value)
+
+
+def _check_folders(value: object) -> tuple[str, ...]:
+    folders = [value] if isinstance(value, (str, Path)) else value
+    if not isinstance(folders, (list, tuple)):
+        raise ValueError("a folder or a list of folders")
+    return tuple(str(folder) for folder in folders)
+
+
+def _option(default: Any, check: Callable[[object], Any], variable: Any = None) -> Any:
+    return dataclasses.field(default=default, metadata={"check": check, "variable": variable})
+
+
+@dataclass(frozen=True)
 class Options:
-    """What `torch.compile(..., options={...})` may hold."""
+    """What `torch.compile(..., options={...})` may hold, as final values."""
 
-    tiered: bool | None = None
-    """Run on PyTorch until MAX has compiled in the background; None asks the environment."""
-    fallback: str | None = None
-    """What MAX cannot run: "eager" on PyTorch, "error" raises; None asks the environment."""
-    pack_weights: bool = True
-    """In inference graphs, hand matmul weights to MAX in its own layout, made once."""
-    kernels: tuple[str, ...] = ()
-    """Folders of Mojo kernels of the user's own, made available to their lowerings."""
+    pack_weights: bool = _option(True, _check_switch)
+    """In inference graphs, hand matmul weights to the kernel in the layout it reads, made once."""
+    fallback: str = _option("eager", _check_fallback, fallback)
+    """What MAX cannot run: "eager" runs on PyTorch with a warning, "error" raises."""
+    tiered: bool = _option(False, _check_switch, tiered)
+    """Run on PyTorch until MAX has compiled in the background."""
+    kernels: tuple[str, ...] = _option((), _check_folders)
+    """Folders of the user's own Mojo kernels, made available to their lowerings."""
 
     @classmethod
-    def parse(cls, options: Mapping[str, object] | None) -> Options:
-        """Check `options` and return them typed; an unknown name lists the known ones."""
-        given = dict(options or {})
-        known = {field.name for field in dataclasses.fields(cls)}
-        if unknown := sorted(map(str, given.keys() - known)):
+    def resolve(cls, given: Mapping[str, object] | None = None) -> Options:
+        """The final values: `given`, else the environment, else the defaults.
+
+        >>> from torch_max_backend.flags import Options
+        >>> Options.resolve({"pack_weights": False}).pack_weights
+        False
+        """
+        given = given or {}
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        if unknown := sorted(map(str, given.keys() - fields.keys())):
             raise OptionError(
                 f"unknown option {', '.join(map(repr, unknown))} for max_backend; "
-                f"known options: {', '.join(sorted(known))}"
+                f"known options: {', '.join(sorted(fields))}"
             )
-        if "kernels" in given:
-            folders = given["kernels"]
-            if isinstance(folders, (str, Path)):
-                folders = [folders]
-            if not isinstance(folders, (list, tuple)):
-                raise OptionError(f"option 'kernels' takes folders, not {folders!r}")
-            given["kernels"] = tuple(str(folder) for folder in folders)
-        if given.get("fallback", FALLBACKS[0]) not in FALLBACKS:
-            raise OptionError(
-                f"option 'fallback' takes {' or '.join(map(repr, FALLBACKS))}, "
-                f"not {given['fallback']!r}"
-            )
-        for name in ("pack_weights", "tiered"):
-            if not isinstance(given.get(name, True), bool):
-                raise OptionError(f"option {name!r} takes True or False, not {given[name]!r}")
-        return cls(**given)  # type: ignore[arg-type]
+        values: dict[str, Any] = {}
+        for name, field in fields.items():
+            variable = field.metadata["variable"]
+            if name in given:
+                try:
+                    values[name] = field.metadata["check"](given[name])
+                except ValueError as error:
+                    raise OptionError(
+                        f"option {name!r} takes {error}, not {given[name]!r}"
+                    ) from error
+            elif variable is not None:
+                values[name] = variable()
+        return cls(**values)
+
+    @property
+    def may_fall_back(self) -> bool:
+        """Whether PyTorch runs what MAX cannot."""
+        return self.fallback == "eager"

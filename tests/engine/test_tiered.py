@@ -20,8 +20,9 @@ from torch_max_backend import (
     wait_for_compiles,
 )
 from torch_max_backend.engine.graph import CompiledGraph
-from torch_max_backend.engine.queue import ENGINE, kernel_packages
+from torch_max_backend.engine.queue import ENGINE
 from torch_max_backend.frontend.fx_importer import import_fx
+from torch_max_backend.lowering import mojo_kernels
 
 pytestmark = pytest.mark.xdist_group("runtime-tiered")
 TIERED = {"tiered": True}
@@ -60,7 +61,7 @@ def test_results_lie_in_memory_as_after_the_swap(monkeypatch: pytest.MonkeyPatch
     torch._dynamo.reset()
     x = torch.randn(3, 4)
     results = torch.compile(parts, backend=max_backend)(x)
-    ENGINE._pending.clear()
+    ENGINE.drop_waiting()
     assert [result.stride() for result in results] == [(4, 1), (3, 1), (1, 4), (3, 1)]
     torch.testing.assert_close(results, parts(x))
 
@@ -114,8 +115,8 @@ def test_200_swaps_under_calling_threads() -> None:
         args.clear()
         return [x * 5 - 2]
 
-    first = CompiledGraph(program, on_torch, kernel_packages())
-    ENGINE.submit(first)
+    first = CompiledGraph(program, on_torch, mojo_kernels.packages())
+    ENGINE.submit([first])
     ENGINE.flush()
     assert first.model is not None
     wrong: list[torch.Tensor] = []
@@ -222,16 +223,16 @@ INTERRUPTED = """
     import os, random, signal, threading
     import torch
     from torch_max_backend import max_backend
-    from torch_max_backend.engine.queue import ENGINE
+    from torch_max_backend.engine.module_compiler import COMPILER
 
-    wait = ENGINE._await
+    wait = COMPILER._await
 
     def wait_and_press(compiled):
         threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
         wait(compiled)
         print("compiled")
 
-    ENGINE._await = wait_and_press
+    COMPILER._await = wait_and_press
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     # A size that is in no cache; a number would be an argument of the graph.
     x = torch.ones(random.randrange(2, 10**6))

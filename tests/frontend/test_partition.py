@@ -18,10 +18,11 @@ from torch_max_backend import (
     max_backend,
     reset_compile_stats,
 )
-from torch_max_backend.engine.queue import Engine
+from torch_max_backend.engine.module_compiler import ModuleCompiler
 from torch_max_backend.errors import EngineError, FallbackWarning
 from torch_max_backend.frontend import graph_compiler
-from torch_max_backend.frontend.partition import divide, refused_nodes
+from torch_max_backend.frontend.partition import divide
+from torch_max_backend.frontend.support import unsupported_nodes
 from torch_max_backend.lowering.registry import Entry, decomposition_table
 
 pytestmark = pytest.mark.xdist_group("runtime-fallback")
@@ -156,7 +157,7 @@ def test_one_warning_per_op_and_line_and_nothing_too_small_for_max() -> None:
     reset_compile_stats()
     messages = _warnings_of(function, torch.ones(3))
     assert len(messages) == 1
-    assert "tmb_test.odd" in messages[0] and "test_fallback.py" in messages[0]
+    assert "tmb_test.odd" in messages[0] and "test_partition.py" in messages[0]
     assert "MAPPING_TORCH_ATEN_TO_MAX[torch.ops.tmb_test.odd]" in messages[0]
     assert compile_stats()["nodes_on_torch"] == 6
     assert compile_stats()["nodes_on_max"] == compile_stats()["modules"] == 0
@@ -172,7 +173,7 @@ def test_an_error_lists_all_of_them() -> None:
     error = caught.value.inner_exception
     assert isinstance(error, UnsupportedOpError)
     assert "tmb_test.odd.default" in str(error) and "tmb_test.odder.default" in str(error)
-    assert "test_fallback.py" in str(error) and "3 of" in str(error)
+    assert "test_partition.py" in str(error) and "3 of" in str(error)
 
 
 @pytest.fixture
@@ -196,11 +197,11 @@ def test_a_case_that_a_lowering_refuses() -> None:
 
 
 def test_a_graph_that_max_refuses_stays_on_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Engine, graphs: list[Any], verified: bool = False) -> None:
-        for graph in graphs:
-            graph.error = EngineError("MAX says no")
-
-    monkeypatch.setattr(Engine, "_compile", refuse)
+    monkeypatch.setattr(
+        ModuleCompiler,
+        "compile",
+        lambda self, graphs, keep: [EngineError("MAX says no") for _ in graphs],
+    )
     reset_compile_stats()
     x = torch.ones(3)
     torch._dynamo.reset()
@@ -213,7 +214,7 @@ def test_a_graph_that_max_refuses_stays_on_pytorch(monkeypatch: pytest.MonkeyPat
 
 def _parts(function: Any, *args: torch.Tensor) -> tuple[list[str], list[str]]:
     gm = make_fx(torch.func.functionalize(function), decomposition_table())(*args)
-    parts = divide(gm, refused_nodes(gm))
+    parts = divide(gm, unsupported_nodes(gm))
     children = [name for name, _ in parts.top.named_children()]
     return children, parts.islands
 

@@ -44,8 +44,7 @@ class Outcome:
             self.tensors = call.tensors
             gm, _ = call.trace(table)
             self.graph = graph_for_max(gm)
-            ENGINE.lower(self.graph)
-            ENGINE.submit(self.graph)
+            ENGINE.submit([self.graph])
         except Exception as error:
             self.error = error
 

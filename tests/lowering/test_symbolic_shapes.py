@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from torch_max_backend.engine.queue import ENGINE, CompiledGraph, kernel_packages
+from torch_max_backend.engine.queue import ENGINE, CompiledGraph
 from torch_max_backend.frontend.fx_importer import import_fx
+from torch_max_backend.lowering import mojo_kernels
 from torch_max_backend.lowering.registry import decomposition_table
 
 pytestmark = pytest.mark.xdist_group("symbolic-shapes")  # one Module, so one worker
@@ -162,9 +163,8 @@ def _compile(cases: Sequence[Case]) -> None:
                 decomposition_table=table,
                 tracing_mode="symbolic",
             )(*_inputs(case, case.shapes[0]))
-            graph = CompiledGraph(import_fx(traced), _never, kernel_packages())
-            ENGINE.lower(graph)
-            ENGINE.submit(graph)
+            graph = CompiledGraph(import_fx(traced), _never, mojo_kernels.packages())
+            ENGINE.submit([graph])
             _GRAPHS[case.name] = graph
         except Exception as error:
             _GRAPHS[case.name] = error

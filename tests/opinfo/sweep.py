@@ -36,7 +36,7 @@ from tests.testing.samples import (
 from torch_max_backend.engine.graph import CompiledGraph
 from torch_max_backend.engine.queue import ENGINE
 from torch_max_backend.errors import MaxCompilerError
-from torch_max_backend.frontend.partition import refused_nodes
+from torch_max_backend.frontend.support import unsupported_nodes
 from torch_max_backend.lowering.registry import decomposition_table
 
 # PyTorch's own answers are right to 1e-6 only: J0(5) is -0.17759677131, PyTorch has -0.17759678121;
@@ -116,16 +116,16 @@ class Sample:
             return
         self.expected += [inputs[index] for index in changed]
         self.tensors = call.tensors
-        if refused := refused_nodes(gm):
-            name, reason = next(iter(refused.items()))
+        if unsupported := unsupported_nodes(gm):
+            name, reason = next(iter(unsupported.items()))
             node = next(node for node in gm.graph.nodes if node.name == name)
             named = node.op == "call_function"
-            self.settle(UNSUPPORTED, f"{node.target}: {reason}" if named else reason)
+            self.settle(UNSUPPORTED, f"{node.target}: {reason.text}" if named else reason.text)
             return
         try:
             graph = graph_for_max(gm)
             if graph.key not in lowered:
-                ENGINE.lower(graph)
+                ENGINE.check(graph)
                 lowered.add(graph.key)
         except MaxCompilerError as error:
             self.settle(UNSUPPORTED, first_line(error))
@@ -213,7 +213,7 @@ def run(chosen: Sequence[Sample], *, lower_only: bool = False) -> None:
             if lower_only:
                 sample.settle(LOWERED, "")
             else:
-                ENGINE.submit(sample.graph)
+                ENGINE.submit([sample.graph])
         queued = [sample for sample in chosen if sample.graph is not None]
         try:
             ENGINE.flush()

@@ -10,7 +10,7 @@ from torch import nn
 
 from tests.testing.table import Compiled, Table
 from torch_max_backend.program.packed_layout import Layout
-from torch_max_backend.runtime import packed_weights as weights
+from torch_max_backend.runtime import packed_weights
 
 pytestmark = pytest.mark.xdist_group("runtime-weights")
 TABLE = Table()
@@ -99,7 +99,7 @@ def test_more_rows_without_a_compile(functions: Functions) -> None:
 
 
 def test_one_row_streams_the_weight_as_it_is(functions: Functions) -> None:
-    packed = len(weights._PACKED)
+    packed = len(packed_weights._PACKED)
     for _ in range(2):
         args = (torch.randn(1, 300), torch.randn(1, 5), torch.randn(1, 300).bfloat16())
         x, y, z = functions["one_row"](*args)
@@ -108,7 +108,7 @@ def test_one_row_streams_the_weight_as_it_is(functions: Functions) -> None:
         torch.testing.assert_close(z, expected[2], atol=2e-2, rtol=2e-2)
         with torch.no_grad():
             LINEAR.weight.mul_(0.5)
-    assert len(weights._PACKED) == packed
+    assert len(packed_weights._PACKED) == packed
 
 
 def test_many_blocks(functions: Functions) -> None:
@@ -147,16 +147,16 @@ def test_two_functions_share_one_copy(functions: Functions) -> None:
     check(functions["shared_two"], x)
     gc.collect()
     address = SHARED.weight.data_ptr()
-    assert len([key for key in weights._PACKED if key[0] == address]) == 1
+    assert len([key for key in packed_weights._PACKED if key[0] == address]) == 1
 
 
 def test_an_old_copy_is_freed(functions: Functions) -> None:
     x = torch.randn(40, 3000)
     check(functions["deep"], x)
-    before = len(weights._PACKED)
+    before = len(packed_weights._PACKED)
     for _ in range(3):
         with torch.no_grad():
             DEEP.add_(0.01)
         check(functions["deep"], x)
     gc.collect()
-    assert len(weights._PACKED) == before
+    assert len(packed_weights._PACKED) == before

@@ -21,10 +21,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from torch_max_backend.engine.graph import CompiledGraph
-from torch_max_backend.engine.queue import kernel_packages
 from torch_max_backend.flags import Options
 from torch_max_backend.frontend.complex_numbers import without_complex_numbers
 from torch_max_backend.frontend.fx_importer import import_fx
+from torch_max_backend.lowering import mojo_kernels
 from torch_max_backend.program import Kind, passes
 
 _EXCLUDE = torch._C._ExcludeDispatchKeyGuard
@@ -74,7 +74,7 @@ class OpCall:
 def graph_for_max(gm: fx.GraphModule) -> CompiledGraph:
     """The graph as the engine takes it; `UnsupportedOpError` names every op without a lowering."""
     program = passes.run(import_fx(gm), Kind.INFERENCE, Options())
-    return CompiledGraph(program, _never, kernel_packages())
+    return CompiledGraph(program, _never, mojo_kernels.packages())
 
 
 def _never(args: list[Any]) -> list[Any]:

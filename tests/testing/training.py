@@ -30,12 +30,13 @@ from tests.testing.samples import (
     last_line,
 )
 from torch_max_backend import compile_together, flags, max_backend
-from torch_max_backend.engine.graph import Kind
-from torch_max_backend.engine.queue import ENGINE, kernel_packages
+from torch_max_backend.engine.queue import ENGINE
 from torch_max_backend.errors import MaxCompilerError
 from torch_max_backend.frontend.graph_compiler import GraphCompiler
+from torch_max_backend.lowering import mojo_kernels
 from torch_max_backend.lowering.decompositions.rnn import rnn_dropout
 from torch_max_backend.lowering.registry import decomposition_table
+from torch_max_backend.program import Kind
 
 Function = Callable[..., Sequence[torch.Tensor]]
 
@@ -82,7 +83,7 @@ class TrainedSample(ABC):
         function = self._run_eager()
         if function is None:
             return
-        graphs = GraphCompiler(flags.Options(), kernel_packages(), False, False)
+        graphs = GraphCompiler(flags.Options(fallback="error"), mojo_kernels.packages())
         self._compiled = aot_function(
             function,
             fw_compiler=self._compiler(graphs, Kind.FORWARD),
@@ -101,10 +102,8 @@ class TrainedSample(ABC):
             self.settle(UNSUPPORTED, reason)
 
     def _compiler(self, graphs: GraphCompiler, kind: Kind) -> Callable[..., Any]:
-        compile_graph = graphs.of_kind(kind)
-
         def compiler(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-            graph = compile_graph(gm, inputs)
+            graph = graphs.compile(gm, kind)
             self._graphs.append(graph)
 
             def run(args: list[Any]) -> list[Any]:
@@ -192,4 +191,4 @@ def run_with_fallback(chosen: Sequence[TrainedSample]) -> None:
 def _nothing_compiles() -> Iterator[None]:
     """What is queued inside is dropped: its lowering is all that was asked for."""
     yield
-    ENGINE._pending.clear()
+    ENGINE.drop_waiting()

@@ -81,7 +81,7 @@ def trace(architectures: Sequence[Architecture], *, training: bool = False) -> I
         for architecture in architectures:
             case = make_case(architecture, training)
             count(case)
-            ENGINE._pending.clear()
+            ENGINE.drop_waiting()
             torch._dynamo.reset()
             yield case.result
 
@@ -154,14 +154,14 @@ def tensors(outputs: Any, prefix: str = "") -> dict[str, torch.Tensor]:
 
 def count(case: Case) -> None:
     """Trace the case (inside `compile_together()` it runs on PyTorch) and count what is where."""
-    before, waiting = compile_stats(), len(ENGINE._pending)
+    before, waiting = compile_stats(), len(ENGINE.waiting)
     counters.clear()
     graph_compiler._WARNED.clear()  # what another architecture was warned of counts here too
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         case.actual()
     after = compile_stats()
-    case.graphs = ENGINE._pending[waiting:]
+    case.graphs = list(ENGINE.waiting[waiting:])
     result = case.result
     result.on_max = int(after["nodes_on_max"] - before["nodes_on_max"])
     result.on_torch = int(after["nodes_on_torch"] - before["nodes_on_torch"])

@@ -8,7 +8,6 @@ is `make zoo`.
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import pytest
 import torch
@@ -16,7 +15,8 @@ import torch
 from tests.zoo import harness, report
 from tests.zoo.architectures import ARCHITECTURES
 from tests.zoo.harness import Result
-from torch_max_backend.engine.queue import Engine
+from torch_max_backend.engine.library import Library
+from torch_max_backend.engine.module_compiler import ModuleCompiler
 from torch_max_backend.errors import EngineError, FallbackWarning
 
 MODULES = {
@@ -101,12 +101,12 @@ def test_an_error_is_seen() -> None:
 def test_a_graph_that_max_refuses_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """It would be right, on PyTorch, and must not count as one on MAX."""
 
-    def refuse(self: Engine, graphs: list[Any], verified: bool = False) -> None:
-        for graph in graphs:
-            graph.error = EngineError("MAX says no")
-
-    monkeypatch.setattr(Engine, "_compile", refuse)
-    monkeypatch.setattr(Engine, "_find", lambda self, graph: None)
+    monkeypatch.setattr(
+        ModuleCompiler,
+        "compile",
+        lambda self, graphs, keep: [EngineError("MAX says no") for _ in graphs],
+    )
+    monkeypatch.setattr(Library, "find", lambda self, graph: None)
     torch._dynamo.reset()
     with pytest.warns(FallbackWarning, match="MAX says no"):
         (result,) = harness.run([BY_NAME["GPT2LMHeadModel"]])

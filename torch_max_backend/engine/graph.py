@@ -1,12 +1,12 @@
-"""A graph on its way to MAX: what a call runs now, and the swap once it is compiled.
+"""A graph on its way to MAX: queued, then ready or failed, and what a call runs in each state.
 
-The functions here are on the per-call path while a graph waits, so none of them is type-checked at
-run time.
+The functions here are on the per-call path, so none of them is type-checked at run time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,30 @@ from torch_max_backend.program import BoxedCall, Kind, Program, TensorOutput, in
 from torch_max_backend.runtime.call import boxed_call
 
 
+class State(Enum):
+    """Where a graph is."""
+
+    QUEUED = "queued"
+    """A call runs on PyTorch."""
+    READY = "ready"
+    """A call runs on MAX."""
+    FAILED = "failed"
+    """MAX could not compile it; a call runs on PyTorch."""
+
+
+class LoadedArtifact:
+    """The models of a stored Module, in its order; freed with the last graph that holds it."""
+
+    def __init__(self, models: Sequence[Model]) -> None:
+        self.models = models
+
+
 class CompiledGraph:
-    """Runs on PyTorch while it waits, on MAX once it is compiled."""
+    """Runs on PyTorch while it is queued, on MAX once it is ready.
+
+    Every transition is a method of this class: `queue`, `ready`, `fail`. What a call runs (`run`)
+    is replaced in one assignment, between two calls.
+    """
 
     def __init__(
         self,
@@ -41,34 +63,65 @@ class CompiledGraph:
         self.lowerings = graph_builder.lowerings(program)
         self.key = program.key(fingerprint.context(self.lowerings, kernels))
         self.portable = all(entry.builtin for entry in self.lowerings.values())
-        """Another process may find it: its key holds nothing of this process alone."""
+        """Another process may find it: its key depends on nothing of this process alone."""
         self.may_fall_back = may_fall_back
-        """If MAX refuses it, it stays on PyTorch, with a warning."""
-        self.error: MaxCompilerError | None = None
+        """If MAX cannot compile it, it stays on PyTorch, with a warning."""
+        self.state = State.QUEUED
         self.model: Model | None = None
+        self.error: MaxCompilerError | None = None
         eager = _with_strides_of_max(eager, program)
-        self.eager = _marking(eager) if kind is Kind.FORWARD else eager
-        self.run: BoxedCall = self.eager
-        """What a call runs. Replaced once, in one assignment, between two calls."""
+        self._eager = _marking(eager, program.captured) if kind is Kind.FORWARD else eager
+        self._called_before_ready = False
+        self.artifact: LoadedArtifact | None = None
+        """Keeps the artifact loaded that the model came from."""
+        self.run: BoxedCall = self._eager
 
-    def ready(self, model: Model) -> None:
-        """From the next call on, run on MAX."""
-        self.model = model
+    def queue(self, *, called_meanwhile: bool) -> None:
+        """Wait for the compiler; `called_meanwhile` if calls may run on PyTorch until then."""
+        self._expect(State.QUEUED)
+        self._called_before_ready = called_meanwhile
+
+    def ready(self, model: Model, artifact: LoadedArtifact | None = None) -> None:
+        """From the next call on, run on MAX; `artifact` is kept as long as this graph."""
+        self._expect(State.QUEUED)
         run = boxed_call(self.program, model)
-        if self.kind is Kind.BACKWARD and self.ran_on_torch:
-            run = _in_tier_of_forward(self.eager, run)
+        if self.kind is Kind.BACKWARD and self._called_before_ready:
+            run = _in_tier_of_forward(self._eager, run)
+        self.model, self.artifact, self.state = model, artifact, State.READY
         self.run = timed(run, self.what) if flags.profile() else run
 
-    ran_on_torch = False
-    """Set when a call may have run before the swap: a forward on PyTorch may still be open."""
+    def fail(self, error: MaxCompilerError) -> None:
+        """MAX could not compile it: calls go on running on PyTorch."""
+        self._expect(State.QUEUED)
+        self.error, self.state = error, State.FAILED
+
+    def _expect(self, state: State) -> None:
+        if self.state is not state:
+            raise AssertionError(
+                f"the graph {self.what!r} is {self.state.value}, not {state.value}"
+            )
 
     @property
     def settled(self) -> bool:
         """Whether what a call runs is final."""
-        return self.model is not None or self.error is not None
+        return self.state is not State.QUEUED
+
+    @property
+    def called_on_torch_meanwhile(self) -> bool:
+        """Whether calls may have run on PyTorch since it was queued."""
+        return self._called_before_ready
 
     def __call__(self, args: list[Any]) -> list[Any]:
         return self.run(args)
+
+    def as_function(self, *, single: bool = False) -> Callable[..., Any]:
+        """A function of separate arguments; with `single`, of one result that is not in a list."""
+
+        def call(*args: Any) -> Any:
+            results = self.run(list(args))
+            return results[0] if single else results
+
+        return call
 
 
 class PartitionedGraph:
@@ -85,20 +138,21 @@ class PartitionedGraph:
         islands: Sequence[CompiledGraph],
         kind: Kind,
     ) -> None:
-        self.split = split
         self.islands = islands
         self.kind = kind
-        self.eager = _marking(eager) if kind is Kind.FORWARD else eager
+        self._split = split
+        captured = [tensor for island in islands for tensor in island.program.captured]
+        self._eager = _marking(eager, captured) if kind is Kind.FORWARD else eager
         self.run: BoxedCall = self._unsettled
         if all(island.settled for island in islands):
             self.run = split
 
     def _unsettled(self, args: list[Any]) -> list[Any]:
         if not all(island.settled for island in self.islands):
-            return self.eager(args)
+            return self._eager(args)
         # A forward of this function may be open since before the swap.
         backward = self.kind is Kind.BACKWARD
-        self.run = _in_tier_of_forward(self.eager, self.split) if backward else self.split
+        self.run = _in_tier_of_forward(self._eager, self._split) if backward else self._split
         return self.run(args)
 
     def __call__(self, args: list[Any]) -> list[Any]:
@@ -133,14 +187,22 @@ def _without_gaps(tensor: torch.Tensor, order: tuple[int, ...] | None) -> torch.
 _MARK = "_ran_on_torch"
 
 
-def _marking(eager: BoxedCall) -> BoxedCall:
-    """`eager`, marking its results: a backward finds among its arguments who ran its forward."""
+def _marking(eager: BoxedCall, captured: Sequence[torch.Tensor]) -> BoxedCall:
+    """`eager`, marking its results: a backward finds among its arguments who ran its forward.
+
+    An argument or a constant that the forward hands on lives longer than the call: marked, it
+    would send every later backward to PyTorch.
+    """
+    kept = {id(tensor) for tensor in captured}
 
     def run(args: list[Any]) -> list[Any]:
+        given = kept.union(map(id, args))
+        arguments = list(args)  # alive, so that no result takes the id of one that was freed
         results = eager(args)
         for result in results:
-            if isinstance(result, torch.Tensor):
+            if isinstance(result, torch.Tensor) and id(result) not in given:
                 setattr(result, _MARK, True)
+        del arguments
         return results
 
     return run

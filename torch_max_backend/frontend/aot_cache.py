@@ -35,7 +35,7 @@ from torch_max_backend.lowering.registry import MAPPING_TORCH_ATEN_TO_MAX
 from torch_max_backend.program import Kind, Program
 
 Parts = tuple[Program, tuple[Path, ...], str, Kind, bool]
-GraphCompiler = Callable[[fx.GraphModule, Sequence[Any]], CompiledGraph | PartitionedGraph]
+CompileGraph = Callable[[fx.GraphModule, Sequence[Any]], CompiledGraph | PartitionedGraph]
 
 
 class CacheableGraph(OutputCode):
@@ -66,7 +66,7 @@ class CacheableGraph(OutputCode):
         """Called for an entry that was found: get the model, or pass the entry over."""
         program, kernels, what, kind, _ = self.parts
         graph = CompiledGraph(program, _never, kernels, what, kind)
-        if not ENGINE.adopt(graph):
+        if not ENGINE.find(graph):
             raise BypassAOTAutogradCache("its compiled graphs are no longer in the artifact store")
         self.graph = graph
         _MADE.get().append(self)
@@ -97,11 +97,11 @@ class PassingGraph(OutputCode):
         raise BypassAOTAutogradCache("a part of it runs on PyTorch")
 
 
-def cacheable(compiler: GraphCompiler) -> Any:
-    """`compiler` as AOTAutograd wants it."""
+def cacheable(compile_graph: CompileGraph) -> Any:
+    """`compile_graph` as AOTAutograd wants it."""
 
-    def compile_graph(gm: fx.GraphModule, inputs: Sequence[Any]) -> OutputCode:
-        graph = compiler(gm, inputs)
+    def compile_cacheable(gm: fx.GraphModule, inputs: Sequence[Any]) -> OutputCode:
+        graph = compile_graph(gm, inputs)
         made = (
             PassingGraph(graph)
             if isinstance(graph, PartitionedGraph)
@@ -111,8 +111,8 @@ def cacheable(compiler: GraphCompiler) -> Any:
         return made
 
     if usable():
-        return SerializableAOTDispatchCompiler(OutputCode, compile_graph)
-    return compile_graph
+        return SerializableAOTDispatchCompiler(OutputCode, compile_cacheable)
+    return compile_cacheable
 
 
 def usable() -> bool:
@@ -157,11 +157,7 @@ def direct_call(
     graph = made[0].graph
     if not plain or graph is None or arguments != len(inputs):
         return wrapped
-
-    def call(*args: Any) -> Any:
-        return graph.run(list(args))
-
-    return call
+    return graph.as_function()
 
 
 @contextlib.contextmanager
@@ -188,7 +184,8 @@ def keyed(kernels: Sequence[Path], options: object) -> Iterator[list[OutputCode]
 
     Yields a list that receives the graphs as they are made or found.
     """
-    own = f"{fingerprint.context({}, kernels)} {options}"
+    front_end = fingerprint.sources((*fingerprint.CODE, "frontend"))  # an entry is a `Program`
+    own = f"{fingerprint.context({}, kernels)} {front_end} {options}"
     tag = f"{torch.compiler.config.cache_key_tag} max_backend {own}"
     with (
         torch.compiler.config.patch(cache_key_tag=tag),  # type: ignore[attr-defined]

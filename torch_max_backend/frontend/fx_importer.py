@@ -61,7 +61,7 @@ def import_fx(gm: fx.GraphModule, static_inputs: Collection[int] = ()) -> Progra
                 raise UnsupportedOpError("a conjugated view that is changed in place, on MAX")
             mutations.append(Mutation(node.args[0].name, _ref(node)))
         elif _is_call(node) and not is_boundary(node):
-            calls.append(_call(node))
+            calls.append(call_of(node))
     return Program(inputs + captured_inputs, calls, outputs, captured, mutations=mutations)
 
 
@@ -254,7 +254,8 @@ def _argument(value: Any) -> Any:
     return value
 
 
-def _call(node: fx.Node) -> Call:
+def call_of(node: fx.Node) -> Call:
+    """The call that a node stands for."""
     if not isinstance(node.target, OpOverload):
         raise UnsupportedOpError(
             f"{node.target} is not an ATen op, and MAX cannot run it\n"
@@ -274,6 +275,19 @@ def _call(node: fx.Node) -> Call:
         used_outputs=_used(node, len(outputs), single),
         source=source_line(node),
     )
+
+
+def specs_of(node: fx.Node) -> dict[str, tuple[TensorSpec | None, ...]]:
+    """What is known of the values that a node reads, by the name that its `Call` has for them."""
+    specs = {}
+    for source in node.all_input_nodes:
+        name = _ref(source).name
+        while source.name != name:
+            source = source.all_input_nodes[-1]
+        value = source.meta.get("val")
+        values = value if isinstance(value, (list, tuple)) else [value]
+        specs[name] = tuple(_spec(v) if isinstance(v, torch.Tensor) else None for v in values)
+    return specs
 
 
 def _used(node: fx.Node, count: int, single: bool) -> frozenset[int]:

@@ -7,14 +7,12 @@ tracing. Otherwise a `LoweringError` names the op.
 from __future__ import annotations
 
 import itertools
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import sympy
-import torch
 from max._core.dialects import mo
 from max.dtype import DType
 from max.graph import (
@@ -34,8 +32,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_max_backend.errors import LoweringError, MaxCompilerError, UnsupportedOpError, how_to_add
 from torch_max_backend.lowering import constants, shapes
-from torch_max_backend.lowering.devices import device_ref, is_on_max, max_dtype, torch_dtype
-from torch_max_backend.lowering.on_torch import is_random
+from torch_max_backend.lowering.devices import device_ref, max_dtype, torch_dtype
 from torch_max_backend.lowering.registry import MAPPING_TORCH_ATEN_TO_MAX, Entry
 from torch_max_backend.lowering.types import CallInfo, OutputMeta
 from torch_max_backend.program import (
@@ -48,59 +45,27 @@ from torch_max_backend.program import (
     SymbolInput,
     TensorInput,
     TensorOutput,
-    TensorSpec,
     graph_inputs,
     inverse,
-    map_refs,
     told_symbols,
 )
-
-
-def unsupported_calls(program: Program) -> list[Call]:
-    """The calls that no lowering serves, but for random ones, which PyTorch always runs."""
-    return [
-        call
-        for call in program.calls
-        if not is_random(call.op)
-        and (MAPPING_TORCH_ATEN_TO_MAX.lookup(call.op) is None or _foreign_dtype(call) is not None)
-    ]
-
-
-def _foreign_dtype(call: Call) -> torch.dtype | None:
-    """A dtype that the call gives and MAX does not have."""
-    dtypes = [spec.dtype for spec in call.outputs if spec is not None]
-    return next((dtype for dtype in dtypes if not is_on_max(dtype)), None)
-
+from torch_max_backend.program.describe import describe, program_specs
 
 Lowerings = dict[OpOverload, Entry]
 
 
 def lowerings(program: Program) -> Lowerings:
     """The table's rows for the program's ops as they are now: a graph may be built later."""
-    check_supported(program)
-    found = ((call.op, MAPPING_TORCH_ATEN_TO_MAX.lookup(call.op)) for call in program.calls)
-    return {op: entry for op, entry in found if entry is not None}
-
-
-def check_supported(program: Program) -> None:
-    """Raise one error that names every call without a lowering."""
-    missing = unsupported_calls(program)
-    if not missing:
-        return
-    first = missing[0]
-    specs = program.specs()
-    dtype = _foreign_dtype(first)
-    what = "" if dtype is None else f" that gives {dtype}"
-    lines = [f"no MAX lowering for {first.op}{what}", _describe(first, specs)]
-    count = f"{len(missing)} of {len(program.calls)} nodes " + (
-        "is unsupported" if len(missing) == 1 else "are unsupported"
-    )
-    others = Counter(str(call.op) for call in missing[1:])
-    if others:
-        count += ": also " + ", ".join(f"{op} ×{n}" for op, n in others.most_common())
-    lines.append(f"  {count}")
-    lines.append(f"  {how_to_add(first.op)}")
-    raise UnsupportedOpError("\n".join(lines))
+    found: Lowerings = {}
+    for call in program.calls:
+        entry = MAPPING_TORCH_ATEN_TO_MAX.lookup(call.op)
+        if entry is None:  # front ends ask before: `frontend.support.unsupported`
+            where = describe(call, program_specs(program))
+            raise UnsupportedOpError(
+                f"no MAX lowering for {call.op}\n{where}\n  {how_to_add(call.op)}"
+            )
+        found[call.op] = entry
+    return found
 
 
 def build(
@@ -244,7 +209,7 @@ class _Lowering:
             module = getattr(entry.lowering, "__module__", "?")
             lines = [
                 f"the lowering of {call.op} failed: {type(error).__name__}: {_first_line(error)}",
-                _describe(call, self.program.specs()),
+                describe(call, program_specs(self.program)),
                 f"  lowered by {module}.{where}",
             ]
             raise LoweringError("\n".join(lines), call.name, entry.builtin) from error
@@ -319,27 +284,6 @@ def _verified_tensor(value: Any, meta: OutputMeta, prefix: str) -> TensorValue:
         raise MaxCompilerError(f"{prefix}it returned shape {actual}, PyTorch returns {expected}")
     # Only symbolic sizes differ, and PyTorch has proved them equal: MAX checks them at run time.
     return ops.rebind(value, expected)
-
-
-def _describe(call: Call, specs: dict[str, tuple[TensorSpec | None, ...]]) -> str:
-    """The call's arguments under their schema names, and the user's line."""
-
-    def text(value: Any) -> str:
-        if isinstance(value, str):
-            return value
-        if isinstance(value, Sym):
-            return str(value.expr)
-        if isinstance(value, (list, tuple)):
-            return "[" + ", ".join(map(text, value)) + "]"
-        return repr(value)
-
-    named = dict(zip((a.name for a in call.op._schema.arguments), call.args, strict=False))
-    named.update(call.kwargs)
-    parts = [
-        f"{name}: {text(map_refs(value, lambda ref: str(specs[ref.name][ref.index or 0])))}"
-        for name, value in named.items()
-    ]
-    return f"  {'    '.join(parts)}\n  from {call.source or 'an unknown line'}"
 
 
 def _first_line(error: BaseException) -> str:

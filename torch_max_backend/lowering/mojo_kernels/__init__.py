@@ -47,6 +47,11 @@ def package(folder: Path = SOURCES) -> Path:
     return target
 
 
+def packages(folders: Sequence[str] = ()) -> list[Path]:
+    """Our own package and those of the user's folders, not precompiled yet."""
+    return [package(), *(package(Path(folder)) for folder in folders)]
+
+
 _SOURCES_OF: dict[Path, Path] = {}
 """The folder of each package that this process uses."""
 

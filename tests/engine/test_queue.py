@@ -1,0 +1,190 @@
+"""The queue: lowered once, compiled together, failures apart, nothing kept of what is dropped."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from max.engine import Model
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from torch_max_backend import compile_stats, max_backend
+from torch_max_backend.engine import module_compiler
+from torch_max_backend.engine.graph import CompiledGraph, State
+from torch_max_backend.engine.module_compiler import ModuleCompiler
+from torch_max_backend.engine.queue import ENGINE, Engine
+from torch_max_backend.errors import EngineError, LoweringError
+from torch_max_backend.frontend.fx_importer import import_fx
+from torch_max_backend.lowering import graph_builder, mojo_kernels
+from torch_max_backend.lowering.registry import MAPPING_TORCH_ATEN_TO_MAX
+
+pytestmark = pytest.mark.xdist_group("engine-queue")
+aten = torch.ops.aten
+
+
+def _never(args: list[Any]) -> list[Any]:
+    raise AssertionError("it must not run on PyTorch")
+
+
+def graph_of(function: Any, size: int = 3) -> CompiledGraph:
+    gm = make_fx(lambda x: (function(x),))(torch.ones(size))
+    return CompiledGraph(import_fx(gm), _never, mojo_kernels.packages())
+
+
+class FakeCompiler(ModuleCompiler):
+    """MAX's compiler, replaced: it counts, and rejects a Module with a graph of `bad` keys."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bad: set[str] = set()
+        self.compiled: list[list[str]] = []
+        self.interrupted = False
+
+    def _compile_module(self, graphs: list[CompiledGraph], keep: Any) -> list[Any]:
+        if self.interrupted:
+            raise KeyboardInterrupt
+        self._take(graphs)
+        keys = [graph.key for graph in graphs]
+        self.compiled.append(keys)
+        if self.bad & set(keys):
+            raise RuntimeError("MAX says no")
+        return [mock.Mock(spec=Model) for _ in graphs]
+
+    def _verify(self, graphs: Any) -> dict[str, Any]:
+        return {}
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> FakeCompiler:
+    monkeypatch.setenv("TORCH_MAX_BACKEND_CACHE_MB", "0")  # no store
+    monkeypatch.setattr(CompiledGraph, "ready", _ready)
+    return FakeCompiler()
+
+
+def _ready(graph: CompiledGraph, model: Any, artifact: Any = None) -> None:
+    graph._expect(State.QUEUED)
+    graph.model, graph.state = model, State.READY
+
+
+@pytest.fixture
+def builds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names of the graphs that are lowered meanwhile."""
+    names: list[str] = []
+    build = graph_builder.build
+
+    def counted(program: Any, table: Any, module: Any, name: str, kernels: Any) -> Any:
+        names.append(name)
+        return build(program, table, module, name, kernels)
+
+    monkeypatch.setattr(module_compiler.graph_builder, "build", counted)
+    yield names
+
+
+def test_each_graph_is_lowered_once(compiler: FakeCompiler, builds: list[str]) -> None:
+    engine = Engine(compiler)
+    first, second = graph_of(torch.exp), graph_of(torch.sin)
+    engine.submit([first])
+    engine.submit([second, graph_of(torch.exp)])
+    engine.flush()
+    assert builds == ["graph0", "graph1"]
+    assert compiler.compiled == [[first.key, second.key]]
+    assert first.state is State.READY and engine.waiting == ()
+
+
+def test_an_equal_graph_shares_the_model(compiler: FakeCompiler) -> None:
+    engine = Engine(compiler)
+    first = graph_of(torch.exp)
+    engine.submit([first])
+    engine.flush()
+    twin = graph_of(torch.exp)
+    engine.submit([twin])
+    assert twin.state is State.READY and len(compiler.compiled) == 1
+
+
+def test_a_failed_lowering_queues_none_of_its_batch(compiler: FakeCompiler) -> None:
+    engine = Engine(compiler)
+    waiting = graph_of(torch.sin)
+    engine.submit([waiting])
+    before = dict(MAPPING_TORCH_ATEN_TO_MAX._entries)
+    MAPPING_TORCH_ATEN_TO_MAX[aten.tan] = lambda self: self[0]
+    try:
+        with pytest.raises(LoweringError):
+            engine.submit([graph_of(torch.exp), graph_of(torch.tan)])
+    finally:
+        MAPPING_TORCH_ATEN_TO_MAX._entries = before
+    assert engine.waiting == (waiting,)
+    engine.flush()
+    assert compiler.compiled == [[waiting.key]] and waiting.state is State.READY
+
+
+def test_only_the_graph_that_max_rejects_fails(compiler: FakeCompiler) -> None:
+    engine = Engine(compiler)
+    graphs = [graph_of(op) for op in (torch.exp, torch.sin, torch.cos, torch.tanh)]
+    compiler.bad = {graphs[2].key}
+    engine.submit(graphs)
+    with pytest.raises(EngineError, match="MAX says no"):
+        engine.flush()
+    states = [graph.state for graph in graphs]
+    assert states == [State.READY, State.READY, State.FAILED, State.READY]
+    assert "MAX says no" in str(graphs[2].error) and graphs[2].error is not None
+    assert isinstance(graphs[2].error.__cause__, RuntimeError)
+
+
+def test_graphs_of_an_interrupted_compile_wait_for_the_next(compiler: FakeCompiler) -> None:
+    engine = Engine(compiler)
+    graph = graph_of(torch.exp)
+    engine.submit([graph])
+    compiler.interrupted = True
+    with pytest.raises(KeyboardInterrupt):
+        engine.flush()
+    compiler.interrupted = False
+    assert engine.waiting == (graph,)
+    engine.flush()
+    assert graph.state is State.READY
+
+
+def _compile_and_drop() -> tuple[Any, list[Any]]:
+    """Weak references to a parameter and to the graphs of a function that was dropped."""
+    weight = torch.nn.Parameter(torch.randn(64, 64))
+    with torch.no_grad():
+        compiled = torch.compile(lambda x: (x @ weight).relu(), backend=max_backend)
+        compiled(torch.ones(2, 64))
+    graphs = [weakref.ref(graph) for graph in gc.get_objects() if type(graph) is CompiledGraph]
+    assert any(graph().what and graph().model is not None for graph in graphs)
+    return weakref.ref(weight), graphs
+
+
+def test_a_dropped_function_is_freed() -> None:
+    """Its graph, its parameters and the artifact that was loaded for it."""
+    torch._dynamo.reset()
+    weight, graphs = _compile_and_drop()
+    torch._dynamo.reset()
+    gc.collect()
+    assert weight() is None, "a parameter is still alive"
+    assert all(graph() is None for graph in graphs), "a graph is still alive"
+    assert not ENGINE._library._loaded, "an artifact is still loaded"
+
+
+def test_the_store_serves_a_graph_that_was_dropped() -> None:
+    """The artifact is loaded again: nothing of it stayed, and nothing is compiled."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return (x.exp() * 3).sin()
+
+    for _ in range(2):
+        torch._dynamo.reset()
+        torch.compile(function, backend=max_backend)(torch.ones(7))
+        gc.collect()
+    torch._dynamo.reset()
+    gc.collect()
+    before = compile_stats()
+    result = torch.compile(function, backend=max_backend)(torch.ones(7))
+    after = compile_stats()
+    assert after["modules"] == before["modules"]
+    assert after["cache_hits"] == before["cache_hits"] + 1
+    torch.testing.assert_close(result, function(torch.ones(7)))

@@ -1,0 +1,73 @@
+"""Dynamo's graph through AOTAutograd: functional ATen graphs, compiled or found in its cache."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._export.utils import _special_op_to_preserve_cia
+from torch._functorch import config as functorch_config
+from torch._guards import TracingContext
+from torch.export.exported_program import _override_composite_implicit_decomp
+
+from torch_max_backend.frontend import aot_cache
+from torch_max_backend.frontend.graph_compiler import GraphCompiler, Runnable
+from torch_max_backend.lowering.decompositions.rnn import rnn_dropout
+from torch_max_backend.lowering.registry import decomposition_table, preserved_composites
+from torch_max_backend.program import Kind
+
+
+def compile_through_aot_autograd(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], graphs: GraphCompiler
+) -> Callable[..., Any]:
+    """What Dynamo calls in place of `gm`. Its graphs are queued, forward and backward together."""
+    # A graph is the same in tiers and without: an entry of the cache serves both.
+    key = dataclasses.replace(graphs.options, tiered=False)
+    with (
+        _whole_composites(),
+        rnn_dropout(),
+        # Both directions are lowered before the first run, so that they compile as one Module.
+        functorch_config.patch(force_non_lazy_backward_lowering=True),
+        aot_cache.keyed(graphs.kernels, key) as made,
+    ):
+        function = aot_autograd(
+            fw_compiler=_compiler(graphs, Kind.FORWARD),
+            bw_compiler=_compiler(graphs, Kind.BACKWARD),
+            inference_compiler=_compiler(graphs, Kind.INFERENCE),
+            decompositions=decomposition_table(),
+            keep_inference_input_mutations=True,  # what is changed in place, MAX writes in place
+        )(gm, example_inputs)
+    return aot_cache.direct_call(function, made, example_inputs)
+
+
+def _compiler(graphs: GraphCompiler, kind: Kind) -> Any:
+    def compile_graph(gm: fx.GraphModule, inputs: Sequence[Any]) -> Runnable:
+        return graphs.compile(gm, kind, _static_inputs(kind))
+
+    return aot_cache.cacheable(compile_graph)
+
+
+def _static_inputs(kind: Kind) -> Sequence[int]:
+    """Positions of the parameters and buffers among the arguments of the graph being compiled."""
+    context = TracingContext.try_get()
+    if kind is Kind.BACKWARD or context is None or context.fw_metadata is None:
+        return ()
+    return context.fw_metadata.static_input_indices
+
+
+def _whole_composites() -> contextlib.AbstractContextManager[None]:
+    """Keeps composite ops that the user lowers from being expanded, where nothing needs grad.
+
+    Their gradient is that of their parts, so a graph that is trained sees the parts.
+    """
+    composites = preserved_composites()
+    if not composites or torch.is_grad_enabled():
+        return contextlib.nullcontext()
+    return _override_composite_implicit_decomp(
+        dict.fromkeys(composites, _special_op_to_preserve_cia)
+    )
