@@ -1,4 +1,4 @@
-"""Weight-free graphs of PyTorch models: extract, save, load, run, verify.
+"""Weight-free graphs of PyTorch models: extract, save, load, run and verify them.
 
 >>> import torch
 >>> with torch.device("meta"):
@@ -73,15 +73,19 @@ def extract_ir(
 ) -> IR:
     """Extract a model's graph without its weights.
 
-    model, example_inputs: on meta, or real; no weight is read or copied.
+    model, example_inputs: on the meta device or with real values; no weight is read or copied.
     kwargs: keyword inputs of the call.
     dynamic_shapes: as for `torch.export.export`.
-    model_name: the class name if empty.
-    strict: trace with Dynamo instead of running the model's Python; see exporter.py.
-    decompose: normalise to core ATen ops.
+    model_name: name to store in the IR; by default the name of the model's class.
+    strict: trace with Dynamo instead of running the model's Python code; see exporter.py.
+    decompose: decompose to core ATen ops.
 
-    Raises `ExportError` if PyTorch cannot export the model, `ConversionError` if the graph holds
-    what an IR cannot say.
+    Raises `ExportError` if PyTorch cannot export the model, and `ConversionError` if the graph
+    contains something that an IR cannot represent.
+
+    >>> ir = extract_ir(torch.nn.ReLU(), (torch.ones(2),), model_name="relu")
+    >>> ir.model_name, [meta.describe() for meta in ir.graph_inputs]
+    ('relu', ['float32[2]'])
     """
     program = export_model(
         model,

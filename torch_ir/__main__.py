@@ -1,4 +1,4 @@
-"""`python -m torch_ir`: the same as the command `torch-ir`."""
+"""Runs the command line: `python -m torch_ir` is the same as `torch-ir`."""
 
 import sys
 

@@ -41,7 +41,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class NodeInfo:
-    """One FX call, read but not yet an `OpNode`: what `register_op` functions receive."""
+    """One FX call before it becomes an `OpNode`: the argument of `register_op` functions."""
 
     name: str
     op_type: str
@@ -54,7 +54,7 @@ class NodeInfo:
 
     @property
     def attrs(self) -> dict[str, Value]:
-        """The arguments that hold no tensor."""
+        """The arguments that contain no tensor."""
         return {k: v for k, v in self.arguments.items() if next(references(v), None) is None}
 
 
@@ -67,7 +67,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 def _size(size: Any) -> int | str:
     if isinstance(size, int):
         return size
-    # A SymInt that holds a plain number prints as one; keep it a number.
+    # A SymInt whose value is known prints as a number; store it as one.
     text = str(size)
     return int(text) if text.isdecimal() else text
 
@@ -84,13 +84,13 @@ def meta_of(name: str, value: Any, producer: str | None = None, index: int = 0) 
     if isinstance(value, float | torch.SymFloat):
         return TensorMeta(name, (), "SymFloat", producer, index, str(value))
     raise ConversionError(
-        f"{name}: a value of type {type(value).__name__} flows through the graph; "
-        "only tensors and numbers can"
+        f"{name} has the type {type(value).__name__}; the values of a graph must be tensors or "
+        "numbers"
     )
 
 
 def outputs_of(node: fx.Node, name: str) -> list[TensorMeta]:
-    """Metadata of all results of a node; a result that is None is left out, its index kept."""
+    """Metadata of a node's results; None is left out, and the others keep their index."""
     value = node.meta.get("val")
     if value is None:
         return []
@@ -99,14 +99,14 @@ def outputs_of(node: fx.Node, name: str) -> list[TensorMeta]:
         for index, item in flat:
             if isinstance(item, list | tuple):
                 raise ConversionError(
-                    f"{node.name}: output {index} is a nested sequence of tensors"
+                    f"output {index} is itself a sequence of tensors, which an IR cannot represent"
                 )
         return [meta_of(f"{name}.{i}", v, name, i) for i, v in flat]
     return [meta_of(name, value, name)]
 
 
 def convert_value(value: Any, values: Mapping[fx.Node, Value]) -> Value:
-    """An FX argument as an IR value. `values`: what stands for each FX node before it."""
+    """Convert an FX argument to an IR value; `values` has the IR value of each earlier FX node."""
     if isinstance(value, fx.Node):
         return values[value]
     if value is None or isinstance(value, bool | int | float | complex | str):
@@ -119,13 +119,15 @@ def convert_value(value: Any, values: Mapping[fx.Node, Value]) -> Value:
         number = value.node.maybe_as_int() if isinstance(value, torch.SymInt) else None
         if number is not None:
             return number
-    raise ConversionError(f"no way to store an argument of type {type(value).__name__}: {value!r}")
+    raise ConversionError(
+        f"an argument has the type {type(value).__name__}, which an IR cannot store: {value!r:.100}"
+    )
 
 
 def call_arguments(
     target: Any, args: Sequence[Any], kwargs: Mapping[str, Any], values: Mapping[fx.Node, Value]
 ) -> dict[str, Value]:
-    """The arguments of a call by the op's own argument names, in the schema's order."""
+    """The arguments of a call by parameter name, in the order of the op's schema."""
     if target is operator.getitem:
         names: Sequence[str] = ("input", "index")
     elif isinstance(target, OpOverload):
@@ -155,8 +157,8 @@ def module_of(node: fx.Node) -> tuple[str, str]:
     if not isinstance(kind, str):
         kind = f"{kind.__module__}.{kind.__qualname__}"
     if path.startswith("_empty_nn_module_stack"):
-        return "", ""  # torch.export's mark of a node that no module made
-    # A module that is called twice is traced as `fc@1` the second time; its path is `fc`.
+        return "", ""  # how torch.export marks a node that belongs to no module
+    # The second call of a module is traced as `fc@1`; the module's path is `fc`.
     return path.partition("@")[0], kind.partition("@")[0]
 
 
@@ -168,7 +170,7 @@ def _source(trace: str) -> str:
     frames = list(_FRAME.finditer(trace))
     if not frames:
         return ""
-    # Frames of generated code (`<eval_with_key>.3`) say nothing to a reader: the last real one.
+    # Skip generated code (`<eval_with_key>.3`), which tells a reader nothing.
     frame = next((f for f in reversed(frames) if f["code"] and f["file"][0] != "<"), None)
     if frame is None:
         return ""
@@ -177,7 +179,7 @@ def _source(trace: str) -> str:
 
 @functools.cache
 def _short_path(path: str) -> str:
-    """The path below its import root, so that two machines extract the same file."""
+    """The path below its import root, so that every machine extracts the same file."""
     roots = [root for root in sys.path if root and path.startswith(root.rstrip("/\\") + "/")]
     if roots:
         return PurePath(path).relative_to(max(roots, key=len)).as_posix()
@@ -185,7 +187,7 @@ def _short_path(path: str) -> str:
 
 
 def source_of(node: fx.Node) -> str:
-    """`file.py:41: code` of the user's line that made the call; "" if unknown."""
+    """`file.py:41: code` of the line that made the call; "" if unknown."""
     return _source(node.meta.get("stack_trace") or "")
 
 
@@ -195,9 +197,9 @@ def analyze_node(
     known: Mapping[str, Sequence[TensorMeta]],
     values: Mapping[fx.Node, Value],
 ) -> NodeInfo:
-    """Read one `call_function` node as the IR's node `name`.
+    """Read one `call_function` node, which becomes the IR node `name`.
 
-    `known` is the metadata of all values made before it, `values` what stands for each FX node.
+    `known` has the metadata of all earlier values, `values` the IR value of each earlier FX node.
     """
     arguments = call_arguments(node.target, node.args, node.kwargs, values)
     op_type = op_type_of(node.target)
@@ -228,10 +230,10 @@ def collect_inputs(
 def bind_inputs(
     op_type: str, inputs: Sequence[TensorMeta], attrs: Mapping[str, Value]
 ) -> dict[str, Value]:
-    """Arguments of a call that is given as a list of tensors and a dict of the rest.
+    """Arguments of a call, from a list of its tensors and a dict of everything else.
 
     Each tensor parameter of the schema that `attrs` does not name takes the next input; a list of
-    tensors takes all that are left.
+    tensors takes all remaining inputs.
 
     >>> x, b = TensorMeta("x", (4,), "float32"), TensorMeta("b", (4,), "float32")
     >>> call = bind_inputs("aten.layer_norm.default", [x, b],
@@ -241,13 +243,13 @@ def bind_inputs(
     """
     if op_type == "getitem":
         if len(inputs) != 1:
-            raise ConversionError(f"getitem takes one input, not {len(inputs)}")
+            raise ConversionError(f"getitem takes one input, got {len(inputs)}")
         return {"input": TensorRef(inputs[0].producer_node or inputs[0].name), **attrs}
     overload = resolve_overload(op_type)
     if overload is None:
         raise ConversionError(
-            f"{op_type} has no schema that says which argument is which: "
-            "build the OpNode with arguments={name: value}"
+            f"{op_type} has no schema that assigns the inputs to arguments; "
+            "pass arguments={name: value} to OpNode instead"
         )
     queue = [TensorRef(meta.name) for meta in inputs]
     arguments: dict[str, Value] = {}
@@ -263,5 +265,7 @@ def bind_inputs(
     unknown = set(attrs) - set(arguments)
     if unknown or queue:
         left = ", ".join(sorted(unknown) + [ref.name for ref in queue])
-        raise ConversionError(f"{schema_of(overload)}\n  does not take: {left}")
+        raise ConversionError(
+            f"{op_type} does not accept {left}; its schema: {schema_of(overload)}"
+        )
     return arguments

@@ -1,7 +1,7 @@
 """The command `torch-ir`: extract, info, visualize, run, verify, diff.
 
-Exit codes: 0 done; 1 the answer is no (verification failed, files differ); 2 it could not be done.
-Results go to stdout, as JSON with --json; progress and errors to stderr.
+Exit codes: 0 success; 1 the verification failed or the files differ; 2 an error.
+Results go to stdout, as JSON with --json; progress and errors go to stderr.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from torch_ir.weight_loader import load_weights, weight_files
 
 __all__ = ["main"]
 
-# What is printed holds names: `models:M:` is no emoji, `[4]` no markup.
+# Names are printed as they are: `models:M:` is not an emoji, and `[4]` is not markup.
 _STDERR = Console(stderr=True, soft_wrap=True, markup=False, emoji=False, highlight=False)
 
 
 @contextmanager
 def _working(what: str) -> Iterator[None]:
-    """Say what is going on: a spinner on a terminal, a line when done elsewhere."""
+    """Show a spinner if stderr is a terminal; print the time taken at the end."""
     start = time.perf_counter()
     if _STDERR.is_terminal:
         with _STDERR.status(Text(what)):
@@ -61,7 +61,7 @@ def _print(as_json: bool, data: dict[str, Any], text: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no infinity, and no dtype or complex number among the results: written as text."""
+    """Make a result valid JSON: infinities, NaN, dtypes and complex numbers become strings."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -71,10 +71,10 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
-def _spare(output: Path, *sources: Path) -> None:
-    """Refuse to write over what the command reads."""
+def _keep_sources(output: Path, *sources: Path) -> None:
+    """Raise an error if writing `output` would overwrite a file that the command reads."""
     if any(output.exists() and source.exists() and output.samefile(source) for source in sources):
-        raise UsageError(f"{output} is what this command reads; choose another --output")
+        raise UsageError(f"{output} is an input of this command; choose another --output")
 
 
 def _extract(args: argparse.Namespace) -> int:
@@ -85,7 +85,9 @@ def _extract(args: argparse.Namespace) -> int:
     specs = args.input
     if not specs:
         if not Path(args.model).is_dir():
-            raise UsageError("say the inputs: --input 'float32[1,3,224,224]'")
+            raise UsageError(
+                "no inputs given; name the type of each: --input 'float32[1,3,224,224]'"
+            )
         specs = ["input_ids=int64[1,16]"]
     inputs, kwargs, dynamic = parse_inputs(specs)
     with _working("extracting"):
@@ -99,7 +101,7 @@ def _extract(args: argparse.Namespace) -> int:
             decompose=args.decompose,
         )
     path = Path(args.output or f"{ir.model_name}.json")
-    _spare(path, Path(args.model) / "config.json")
+    _keep_sources(path, Path(args.model) / "config.json")
     save_ir(ir, path)
     data = {"file": str(path), "bytes": path.stat().st_size, "nodes": len(ir.nodes)}
     _print(args.json, data, f"{path}: {len(ir.nodes)} nodes, {path.stat().st_size} bytes")
@@ -107,7 +109,7 @@ def _extract(args: argparse.Namespace) -> int:
 
 
 def describe(ir: IR) -> dict[str, Any]:
-    """What `info` says of an IR."""
+    """What `info` prints about an IR."""
     ops = collections.Counter(node.op_type for node in ir.nodes)
     sizes = {meta.name: _numel(meta.shape) for meta in ir.weights}
     return {
@@ -158,7 +160,7 @@ def _visualize(args: argparse.Namespace) -> int:
     from torch_ir.visualize import visualize
 
     path = Path(args.output or Path(args.file).with_suffix(".html"))
-    _spare(path, Path(args.file))
+    _keep_sources(path, Path(args.file))
     ir = load_ir(args.file)
     with _working(f"drawing {len(ir.nodes)} nodes"):
         visualize(ir, path)
@@ -167,11 +169,11 @@ def _visualize(args: argparse.Namespace) -> int:
 
 
 def _read_inputs(path: Path, ir: IR) -> list[Any]:
-    """Flat inputs from a file of tensors by the names of the graph's inputs."""
+    """Flat inputs from a file that contains one tensor per graph input, by name."""
     tensors = load_weights(path)
     names = [meta.name for meta in ir.graph_inputs]
     if set(tensors) != set(names):
-        raise UsageError(f"{path}: holds {sorted(tensors)}, the IR takes {names}")
+        raise UsageError(f"{path} contains the tensors {sorted(tensors)}; the IR expects {names}")
     return [tensors[name] for name in names]
 
 
@@ -182,7 +184,7 @@ def _inputs(args: argparse.Namespace, ir: IR) -> tuple[tuple[Any, ...], dict[str
         try:
             sizes = {name: int(size) for name, _, size in (s.partition("=") for s in args.size)}
         except ValueError as error:
-            raise UsageError(f"--size takes name=number: {error}") from error
+            raise UsageError(f"--size expects NAME=NUMBER: {error}") from error
         flat = random_inputs(ir, sizes, args.seed)
     if ir.in_spec is None:
         return tuple(flat), {}
@@ -195,7 +197,7 @@ def _run(args: argparse.Namespace) -> int:
         sources = [Path(args.file)]
         for path in filter(None, (args.weights, args.inputs)):
             sources += weight_files(path)
-        _spare(Path(args.output), *sources)
+        _keep_sources(Path(args.output), *sources)
     ir = load_ir(args.file)
     positional, keyword = _inputs(args, ir)
     with _working("loading weights"):
@@ -269,8 +271,17 @@ def _diff(args: argparse.Namespace) -> int:
     return 1 if found else 0
 
 
+_MODEL_HELP = "package.module:name, or a folder with the config.json of a Hugging Face model"
+_FILE_HELP = "IR file (.json)"
+_WEIGHTS_HELP = "weight file (.safetensors, .pt, .pth, .bin), index of shards, or folder of one"
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="torch-ir", description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="torch-ir",
+        description="Extract, inspect, draw, run, verify and compare graphs of PyTorch models.",
+        epilog="Exit codes: 0 success; 1 the verification failed or the files differ; 2 an error.",
+    )
     commands = parser.add_subparsers(dest="command", required=True)
 
     def command(name: str, run: Any, text: str) -> argparse.ArgumentParser:
@@ -280,53 +291,71 @@ def _parser() -> argparse.ArgumentParser:
         return made
 
     def add_inputs(made: argparse.ArgumentParser) -> None:
-        made.add_argument("--inputs", help="file of tensors by input name (.safetensors, .pt)")
         made.add_argument(
-            "--size", action="append", default=[], metavar="NAME=N", help="a dynamic size"
+            "--inputs",
+            metavar="FILE",
+            help="read the inputs from FILE (.safetensors, .pt), one tensor per input name; "
+            "without it they are random",
         )
-        made.add_argument("--seed", type=int, default=0, help="of random inputs, the default")
+        made.add_argument(
+            "--size",
+            action="append",
+            default=[],
+            metavar="NAME=N",
+            help="value of a dynamic size of the random inputs; may be repeated",
+        )
+        made.add_argument("--seed", type=int, default=0, help="seed of the random inputs")
 
     extract = command("extract", _extract, "extract a model's graph without its weights")
-    extract.add_argument("model", help="package.module:name, or a Hugging Face config folder")
+    extract.add_argument("model", help=_MODEL_HELP)
     extract.add_argument(
         "--input",
         action="append",
         default=[],
         metavar="TYPE",
-        help="float32[1,3,224,224]; name=TYPE for a keyword; a name as size makes it dynamic",
+        help="type of an input, such as float32[1,3,224,224]; NAME=TYPE for a keyword input; "
+        "a name in place of a number is a dynamic size; may be repeated",
     )
-    extract.add_argument("-o", "--output", help="file to write; <model name>.json without it")
-    extract.add_argument("--name", default="", help="name of the model")
+    extract.add_argument("-o", "--output", help="file to write (default: <model name>.json)")
+    extract.add_argument("--name", default="", help="name of the model (default: its class)")
     extract.add_argument("--strict", action="store_true", help="trace with Dynamo")
-    extract.add_argument("--decompose", action="store_true", help="normalise to core ATen ops")
+    extract.add_argument("--decompose", action="store_true", help="decompose to core ATen ops")
 
-    info = command("info", _info, "say what is in a file")
-    info.add_argument("file")
+    info = command("info", _info, "print a summary of an IR file")
+    info.add_argument("file", help=_FILE_HELP)
 
-    picture = command("visualize", _visualize, "draw a graph")
-    picture.add_argument("file")
-    picture.add_argument("-o", "--output", help=".html (default), .mmd, .md, .dot, .json")
+    picture = command("visualize", _visualize, "draw the graph of an IR file")
+    picture.add_argument("file", help=_FILE_HELP)
+    picture.add_argument(
+        "-o",
+        "--output",
+        help="file to write; its suffix selects the format: .html, .mmd, .md, .dot, .json "
+        "(default: the IR file with the suffix .html)",
+    )
 
-    run = command("run", _run, "run a graph with weights")
-    run.add_argument("file")
-    run.add_argument("--weights", help="file or folder: .safetensors, .pt, .bin, shards")
-    run.add_argument("--device", help="cpu, cuda:0, ...")
-    run.add_argument("-o", "--output", help="write the results to this .safetensors")
+    run = command("run", _run, "run an IR file with weights")
+    run.add_argument("file", help=_FILE_HELP)
+    run.add_argument("--weights", help=_WEIGHTS_HELP)
+    run.add_argument("--device", help="device to run on: cpu, cuda:0, ...")
+    run.add_argument("-o", "--output", help="write the results to this .safetensors file")
     add_inputs(run)
 
-    verify = command("verify", _verify, "compare a graph with the model it comes from")
-    verify.add_argument("file")
-    verify.add_argument("model", help="package.module:name, or a Hugging Face config folder")
-    verify.add_argument("--weights", help="file or folder; without it, the model's own")
-    verify.add_argument("--rtol", type=float, default=DEFAULT_TOLERANCE)
-    verify.add_argument("--atol", type=float, default=DEFAULT_TOLERANCE)
-    verify.add_argument("--node-by-node", action="store_true", help="find the first departing node")
+    verify = command("verify", _verify, "compare an IR file with the model it was extracted from")
+    verify.add_argument("file", help=_FILE_HELP)
+    verify.add_argument("model", help=_MODEL_HELP)
+    verify.add_argument("--weights", help=f"{_WEIGHTS_HELP} (default: the weights of the model)")
+    for name, kind in (("--rtol", "relative"), ("--atol", "absolute")):
+        text = f"{kind} tolerance (default: %(default)s)"
+        verify.add_argument(name, type=float, default=DEFAULT_TOLERANCE, help=text)
+    verify.add_argument(
+        "--node-by-node", action="store_true", help="find the first node whose value differs"
+    )
     add_inputs(verify)
 
-    diff = command("diff", _diff, "compare two files; exit code 1 if they differ")
-    diff.add_argument("before")
-    diff.add_argument("after")
-    diff.add_argument("--sources", action="store_true", help="source lines count too")
+    diff = command("diff", _diff, "compare two IR files; the exit code is 1 if they differ")
+    diff.add_argument("before", help=_FILE_HELP)
+    diff.add_argument("after", help=_FILE_HELP)
+    diff.add_argument("--sources", action="store_true", help="compare source lines too")
     return parser
 
 
@@ -339,6 +368,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (TorchIRError, UsageError, OSError, ValueError) as error:
         _STDERR.print(f"torch-ir {args.command}: {error}", style="red")
         return 2
-    except Exception:  # of the model's own code, most likely; 1 would mean "the answer is no"
+    except Exception:  # most likely from the model's code; must not look like a failed comparison
         traceback.print_exc()
         return 2

@@ -1,8 +1,8 @@
-"""`ExportedProgram` -> `IR`.
+"""Converts an `ExportedProgram` to an `IR`.
 
-1. Placeholders become weights, constants and inputs, by the program's signature.
+1. Placeholders become weights, constants and inputs, as the program's signature says.
 2. Each call becomes an `OpNode`, in the program's order.
-3. A region that only switches gradients off is put in line: an IR is run without gradients.
+3. A region that only changes the gradient mode is inlined: an IR always runs without gradients.
 4. Graphs called by cond, while_loop and scan become subgraphs.
 5. Symbols, input and output trees, and mutations are copied from the program.
 """
@@ -41,14 +41,14 @@ from torch_ir.structure import from_pytree
 __all__ = ["convert_exported_program"]
 
 _UNBOUNDED = 2**62
-"""PyTorch writes "no upper bound" as one of several huge numbers; all are above this."""
+"""PyTorch has several huge numbers for "no upper bound"; all are larger than this."""
 
 
 def convert_exported_program(program: ExportedProgram, model_name: str = "") -> IR:
-    """The IR of an exported program, its weights left out.
+    """Convert an exported program to an IR, without its weights.
 
-    Weights come from the signature; only constants (and non-persistent buffers that have values)
-    keep their values. Raises `ConversionError` naming the node.
+    Only constants, and non-persistent buffers that have values, are stored with them. The program
+    is not changed. Raises a `ConversionError` that names the node.
 
     >>> program = torch.export.export(torch.nn.ReLU(), (torch.ones(2),))
     >>> [node.op_type for node in convert_exported_program(program).nodes]
@@ -74,7 +74,7 @@ class _GraphConverter:
         self.values[node] = TensorRef(meta.name)
 
     def convert_body(self, graph: fx.Graph, prefix: str = "") -> Any:
-        """Convert all calls of a graph whose placeholders are known; returns its output args."""
+        """Convert the calls of a graph whose placeholders are known; return its output argument."""
         for node in graph.nodes:
             if node.op == "call_function":
                 self._call(node, prefix)
@@ -84,7 +84,7 @@ class _GraphConverter:
                 return node.args[0]
             elif node.op != "placeholder":
                 raise ConversionError(
-                    f"{node.name}: a node of kind {node.op!r} in an exported graph"
+                    f"node {node.name} has the kind {node.op!r}, which an IR cannot represent"
                 )
         raise ConversionError("the exported graph has no output node")
 
@@ -100,7 +100,10 @@ class _GraphConverter:
         except ConversionError as error:
             raise ConversionError(f"node {name} ({node.target}): {error}") from error
         if not isinstance(made, OpNode):
-            raise ConversionError(f"node {name}: the registered conversion returned {made!r:.100}")
+            raise ConversionError(
+                f"node {name}: the function registered for {info.op_type} must return an OpNode, "
+                f"not {made!r:.100}"
+            )
         self.nodes.append(made)
         self.known[name] = made.outputs
         self.values[node] = TensorRef(name)
@@ -120,7 +123,10 @@ class _GraphConverter:
         for part in str(node.target).split("."):
             found = getattr(found, part)
         if not isinstance(found, fx.GraphModule):
-            raise ConversionError(f"{node.name}: the graph reads the attribute {node.target}")
+            raise ConversionError(
+                f"node {node.name} reads the attribute {node.target}, which is not a graph; "
+                "an IR cannot represent that"
+            )
         if all(_inlines(user) for user in node.users):
             return
         key = f"{self.path}.{node.target}" if self.path else str(node.target)
@@ -130,7 +136,7 @@ class _GraphConverter:
         self.values[node] = GraphRef(key)
 
     def _inline(self, node: fx.Node) -> bool:
-        """Put the body of a grad-mode (or switched-off autocast) region in line."""
+        """Inline the body of a grad-mode region, or of an autocast region that is disabled."""
         if not _inlines(node):
             return False
         graph_node, operands = _inline_parts(node)
@@ -235,7 +241,7 @@ class _ProgramConverter:
                 self._user_input(node, spec)
             elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
                 others = tied.get(spec.target or "", [])
-                # Of tied weights, only those that the graph reads are weights of their own.
+                # Of tied weights, keep only those that the graph reads.
                 group = [spec.target, *others]
                 if others and not node.users and (used & set(group) or min(group) != spec.target):
                     continue
@@ -244,8 +250,8 @@ class _ProgramConverter:
                 self._constant(node, spec)
             else:
                 raise ConversionError(
-                    f"input {node.name} is a {spec.kind.name}; script objects and effect tokens "
-                    "cannot be stored"
+                    f"input {node.name} is a {spec.kind.name}; an IR cannot store script objects "
+                    "and effect tokens"
                 )
 
     def _user_input(self, node: fx.Node, spec: InputSpec) -> None:
@@ -299,7 +305,9 @@ class _ProgramConverter:
                 target = str(spec.target)
                 self.ir.mutations.append(Mutation(kind, target, converted.name))  # type: ignore[arg-type]
             else:
-                raise ConversionError(f"output {value}: {spec.kind.name} cannot be stored")
+                raise ConversionError(
+                    f"output {value} is a {spec.kind.name}, which an IR cannot store"
+                )
         return iter(leaves)
 
     def _user_output(self, value: Value) -> TreeSpec:
@@ -313,7 +321,7 @@ class _ProgramConverter:
             return
         used = self._used_symbols()
         for symbol, bounds in self.program.range_constraints.items():
-            # Of derived sizes PyTorch also keeps the symbols that it has replaced.
+            # PyTorch also lists symbols that it has replaced by derived sizes.
             if not symbol.is_integer or str(symbol) not in used:
                 continue
             lower = int(bounds.lower) if _finite(bounds.lower) else -(2**63)
@@ -347,7 +355,7 @@ def _constant_leaf(value: Any) -> Value:
     if isinstance(value, torch.dtype | torch.device | torch.layout | torch.memory_format):
         return value
     raise ConversionError(
-        f"an input or output is the constant {value!r:.100}, which cannot be stored"
+        f"an input or output is the constant {value!r:.100}, which an IR cannot store"
     )
 
 

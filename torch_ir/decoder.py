@@ -1,7 +1,7 @@
-"""Parsed JSON -> `IR`, everything checked: structure, types, edges, order, dtypes, duplicates.
+"""Decodes parsed JSON to an `IR`; checks structure, types, edges, order, dtypes and duplicates.
 
-Nothing is imported, executed or allocated because a file says so: ops stay names, shapes stay
-numbers, and a constant is as large as the bytes that are really there.
+A file cannot make this module import, run or allocate anything: ops stay names, shapes stay
+numbers, and a constant is as large as its bytes in the file.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from torch_ir.schema import (
     FORMAT,
     MAX_EDGES,
     MAX_NAME,
+    MAX_TEXT,
     Invalid,
     check_name,
     decode_value,
@@ -43,11 +44,11 @@ from torch_ir.schema import (
 )
 from torch_ir.structure import MAX_DEPTH
 
-__all__ = ["decode_ir"]
+__all__ = ["byte_size", "constant_of", "decode_ir"]
 
 Known = dict[str, list[TensorMeta]]
 Reader = Callable[[str, TensorMeta], torch.Tensor]
-"""Reads the constant of that name from the file beside the JSON."""
+"""Reads a constant, by name and type, from the constants file."""
 
 _REQUIRED = {"format", "schema_version", "inputs", "nodes", "outputs"}
 _OPTIONAL = {
@@ -58,7 +59,7 @@ _OPTIONAL = {
 
 @contextmanager
 def _at(place: str) -> Iterator[None]:
-    """Adds the place to what is wrong."""
+    """Turn `Invalid` into a `SerializationError` that names the place."""
     try:
         yield
     except Invalid as error:
@@ -66,7 +67,7 @@ def _at(place: str) -> Iterator[None]:
 
 
 def decode_ir(document: Any, read_constant: Reader) -> IR:
-    """The IR that a parsed file describes. Raises `SerializationError` that says where."""
+    """The IR that a parsed file describes. Raises a `SerializationError` that names the place."""
     with _at("file"):
         _object(document, _REQUIRED, _OPTIONAL)
         if document["format"] != FORMAT:
@@ -74,13 +75,14 @@ def decode_ir(document: Any, read_constant: Reader) -> IR:
         version = document["schema_version"]
         if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
             raise Invalid(
-                f"schema_version is {version!r:.40}; this torch_ir reads 1 to {SCHEMA_VERSION}"
+                f"schema_version is {version!r:.40}; this version of torch_ir reads "
+                f"1 to {SCHEMA_VERSION}"
             )
         name = _text(document.get("model_name", ""), "model_name")
     try:
         return _Decoder(document, name, read_constant).decode()
     except RecursionError:
-        raise SerializationError("nests too deeply to be an IR") from None
+        raise SerializationError("nested too deeply for an IR") from None
 
 
 def _object(value: Any, required: set[str], optional: set[str] | frozenset[str]) -> dict[str, Any]:
@@ -106,17 +108,19 @@ def _row(value: Any, low: int, high: int) -> list[Any]:
 
 
 def _text(value: Any, what: str) -> str:
-    if type(value) is not str or len(value) > 4096:
-        raise Invalid(f"{what} must be a text, not {value!r:.60}")
+    if type(value) is not str or len(value) > MAX_TEXT:
+        raise Invalid(
+            f"{what} must be a string of at most {MAX_TEXT} characters, not {value!r:.60}"
+        )
     return value
 
 
 def _texts(value: Any, what: str) -> dict[str, str]:
     if type(value) is not dict:
-        raise Invalid(f"{what} must be an object of texts")
+        raise Invalid(f"{what} must be an object with string values, not {value!r:.60}")
     for key, text in value.items():
         if type(text) is not str:
-            raise Invalid(f"{what}[{key!r:.60}] must be a text")
+            raise Invalid(f"{what}[{key!r:.60}] must be a string, not {text!r:.60}")
     return value
 
 
@@ -126,7 +130,7 @@ def _meta(name: Any, kind: Any, producer: str | None = None, index: int = 0) -> 
 
 
 def _no_type(kind: Any) -> Any:
-    raise Invalid(f"{kind!r:.60} is no type")
+    raise Invalid(f"{kind!r:.60} is not a type")
 
 
 _output_index = operator.attrgetter("producer_output_idx")
@@ -142,7 +146,7 @@ class _GraphDecoder:
         self, subgraphs: set[str], modules: dict[str, str], sources: dict[str, str]
     ) -> None:
         self.known: Known = {}
-        # "%x" as it is written -> the reference, one object for all uses.
+        # "%x" as written in the file -> the reference; all uses share one object.
         self.written: dict[str, TensorRef] = {}
         self.edges = 0
         self.subgraphs = subgraphs
@@ -178,9 +182,9 @@ class _GraphDecoder:
         if len(item) != 3 + optional:  # a rare field, or an unknown one
             _object(item, _NODE_REQUIRED, _NODE_OPTIONAL)
         if type(name) is not str or type(op) is not str or not name or not op:
-            raise Invalid("name and op must be texts")
+            raise Invalid("name and op must be non-empty strings")
         if len(name) > MAX_NAME or len(op) > MAX_NAME:
-            raise Invalid(f"a name of more than {MAX_NAME} characters")
+            raise Invalid(f"name and op must have at most {MAX_NAME} characters")
         if type(args) is not dict:
             raise Invalid("args must be an object")
         arguments: dict[str, Value] = {}
@@ -193,7 +197,7 @@ class _GraphDecoder:
                 if ref is None:
                     target = encoded[1:]
                     if target not in known:
-                        raise Invalid(f"args.{key:.60}: nothing before it is called {target!r:.60}")
+                        raise Invalid(f"args.{key:.60}: no earlier value is called {target!r:.60}")
                     ref = written[encoded] = TensorRef(target)
                 arguments[key] = ref
                 metas = known[ref.name]
@@ -224,12 +228,12 @@ class _GraphDecoder:
         known[name] = outputs
         module, source = item.get("module"), item.get("source", "")
         if not (module is None or type(module) is str) or type(source) is not str:
-            raise Invalid("module and source must be texts")
+            raise Invalid("module and source must be strings")
         module_type = item.get("module_type")
         if module_type is None:
             module_type = "" if module is None else self.modules.get(module, "")
         elif type(module_type) is not str:
-            raise Invalid("module_type must be a text")
+            raise Invalid("module_type must be a string")
         return OpNode(
             name,
             op,
@@ -242,17 +246,17 @@ class _GraphDecoder:
         )
 
     def _count(self, metas: list[TensorMeta]) -> None:
-        """Bounds what reading a node of many results adds up to."""
+        """Bound the total number of inputs: each read of a node adds all of its results."""
         self.edges += len(metas)
         if self.edges > MAX_EDGES:
-            raise Invalid(f"the nodes read more than {MAX_EDGES} values")
+            raise Invalid(f"the nodes read more than {MAX_EDGES} values in total")
 
     def _collect(self, value: Value, inputs: list[TensorMeta]) -> None:
         kind = type(value)
         if kind is TensorRef:
             metas = self.known.get(value.name)
             if metas is None:
-                raise Invalid(f"nothing before it is called {value.name[:60]!r}")
+                raise Invalid(f"no earlier value is called {value.name[:60]!r}")
             self._count(metas)
             inputs += metas
         elif kind is list:
@@ -264,7 +268,9 @@ class _GraphDecoder:
     def _picked(self, arguments: dict[str, Value]) -> list[TensorMeta]:
         source, index = arguments.get("input"), arguments.get("index")
         if len(arguments) != 2 or type(source) is not TensorRef or type(index) is not int:
-            raise Invalid("getitem takes input (a reference) and index (a number)")
+            raise Invalid(
+                "getitem must have the arguments input (a reference) and index (a number)"
+            )
         metas = self.known[source.name]
         at = bisect.bisect_left(metas, index, key=_output_index)
         if at < len(metas) and metas[at].producer_output_idx == index:
@@ -284,13 +290,13 @@ class _GraphDecoder:
 
     def reference(self, name: Any) -> str:
         if type(name) is not str or name not in self.known:
-            raise Invalid(f"nothing is called {name!r:.60}")
+            raise Invalid(f"no value is called {name!r:.60}")
         return name
 
     def one(self, name: Any) -> TensorMeta:
         metas = self.known[self.reference(name)]
         if len(metas) != 1:
-            raise Invalid(f"{name!r:.60} has {len(metas)} values, not one")
+            raise Invalid(f"{name!r:.60} has {len(metas)} results; exactly one is needed here")
         return metas[0]
 
 
@@ -347,14 +353,17 @@ class _Decoder:
             for name, bounds in symbols.items():
                 low, high = _row(bounds, 2, 2)
                 if type(low) is not int or not (high is None or type(high) is int):
-                    raise Invalid(f"{name!r:.60} has the bounds {bounds!r:.60}")
+                    raise Invalid(
+                        f"the bounds of {name!r:.60} must be a number and a number or null, "
+                        f"not {bounds!r:.60}"
+                    )
                 self.ir.symbols[name] = Symbol(name, low, high)
 
     def _weight(self, row: Any) -> None:
         name, kind, key, *extra = _row(row, 3, 4)
         meta = _meta(check_name(name), kind)
         if meta.is_scalar or meta.is_dynamic:
-            raise Invalid(f"a weight of type {kind!r:.60}")
+            raise Invalid(f"a weight must be a tensor of fixed shape, not {kind!r:.60}")
         self.graph.define(name, [meta])
         self.ir.weights.append(meta)
         self.ir.weight_name_mapping[name] = check_name(key)
@@ -376,7 +385,7 @@ class _Decoder:
         name, kind, data = _row(row, 3, 3)
         meta = _meta(check_name(name), kind)
         if meta.is_scalar or meta.is_dynamic:
-            raise Invalid(f"a constant of type {kind!r:.60}")
+            raise Invalid(f"a constant must be a tensor of fixed shape, not {kind!r:.60}")
         self.graph.define(name, [meta])
         if data is None:
             self.ir.constants[name] = self.read_constant(name, meta)
@@ -401,16 +410,16 @@ class _Decoder:
                 if type(value) is TensorRef:
                     graph.one(value.name)
                 elif isinstance(value, list | GraphRef):
-                    raise Invalid("an output of a subgraph is a reference or a number")
+                    raise Invalid("an output of a subgraph must be a reference or a number")
         return Subgraph(inputs, nodes, outputs)
 
     def _mutation(self, row: Any) -> None:
         kind, target, value = _row(row, 3, 3)
         if kind not in ("buffer", "input"):
-            raise Invalid(f"kind {kind!r:.40} is neither buffer nor input")
+            raise Invalid(f"the kind must be 'buffer' or 'input', not {kind!r:.40}")
         check_name(target)
         if kind == "input" and target not in self.inputs:
-            raise Invalid(f"{target!r:.60} is no input")
+            raise Invalid(f"{target!r:.60} is not an input of the graph")
         self.graph.one(value)
         self.ir.mutations.append(Mutation(kind, target, value))
 
@@ -431,34 +440,45 @@ class _Decoder:
 def _inline_constant(meta: TensorMeta, data: Any) -> torch.Tensor:
     if type(data) is not str:
         raise Invalid(
-            "the data of a constant is a base64 text, or null if it is in the file beside"
+            "the data of a constant must be a base64 string, or null if it is in the constants file"
         )
     try:
-        raw = base64.b64decode(data, validate=True)
+        raw = bytearray(base64.b64decode(data, validate=True))
     except (binascii.Error, ValueError):
         raise Invalid("the data is not base64") from None
-    dtype = DTYPES[meta.dtype]
-    sizes = [size for size in meta.shape if isinstance(size, int)]
-    wanted = math.prod(sizes) * dtype.itemsize
-    if len(raw) != wanted:
-        raise Invalid(f"{len(raw)} bytes of data for a type that takes {wanted}")
-    if dtype is torch.bool and any(byte > 1 for byte in raw):
-        raise Invalid("a bool constant with a byte that is neither 0 nor 1")
-    if wanted == 0:
+    if not raw:  # which frombuffer rejects
+        return constant_of(meta, torch.empty(0, dtype=torch.uint8))
+    return constant_of(meta, torch.frombuffer(raw, dtype=torch.uint8))
+
+
+def byte_size(meta: TensorMeta) -> int:
+    """Number of bytes of a tensor of fixed shape."""
+    return math.prod(int(size) for size in meta.shape) * DTYPES[meta.dtype].itemsize
+
+
+def constant_of(meta: TensorMeta, raw: torch.Tensor) -> torch.Tensor:
+    """The constant with these bytes (a `uint8` vector), checked against its type."""
+    dtype, sizes = DTYPES[meta.dtype], [int(size) for size in meta.shape]
+    if raw.numel() != byte_size(meta):
+        raise Invalid(f"{raw.numel()} bytes of data; {meta.describe()} has {byte_size(meta)}")
+    if dtype is torch.bool and bool((raw > 1).any()):
+        raise Invalid("a bool constant contains a byte other than 0 and 1")
+    if raw.numel() == 0:
         if max(sizes, default=0) > 2**31 or sum(size.bit_length() for size in sizes) > 62:
-            raise Invalid("an empty constant of an absurd shape")
+            raise Invalid("the shape of an empty constant is too large")
         return torch.empty(sizes, dtype=dtype)
-    return torch.frombuffer(bytearray(raw), dtype=dtype).reshape(sizes)
+    # A copy, because the bytes need not be aligned for the dtype.
+    return raw.clone().view(dtype).reshape(sizes)
 
 
 def _tree(value: Any, count: int) -> TreeSpec | None:
-    """A tree in which each of `count` leaves occurs once."""
+    """A tree in which each of the leaves 0 to `count - 1` occurs once."""
     if value is None:
         return None
     seen: list[int] = []
     spec = _tree_node(value, seen, 0)
     if sorted(seen) != list(range(count)):
-        raise Invalid(f"its leaves must be 0 to {count - 1}, each once")
+        raise Invalid(f"the leaves must be 0 to {count - 1}, each once")
     return spec
 
 
@@ -474,20 +494,20 @@ _TREE_KINDS: Mapping[str, frozenset[str]] = {
 
 def _tree_node(value: Any, seen: list[int], depth: int) -> TreeSpec:
     if depth > MAX_DEPTH:
-        raise Invalid(f"nests deeper than {MAX_DEPTH}")
+        raise Invalid(f"nested deeper than {MAX_DEPTH} levels")
     if type(value) is int:
         seen.append(value)
         return TreeSpec("leaf", index=value)
     if type(value) is not dict:
-        raise Invalid(f"{value!r:.60} is no tree")
+        raise Invalid(f"{value!r:.60} is not a tree")
     kind = next((kind for kind in _TREE_KINDS if kind in value), None)
     if kind is None:
-        raise Invalid(f"a tree of unknown kind: {', '.join(value)[:80]}")
+        raise Invalid(f"a tree has an unknown kind: {', '.join(value)[:80]}")
     _object(value, {kind}, _TREE_KINDS[kind])
     if kind == "const":
         constant = decode_value(value["const"])
         if isinstance(constant, list | TensorRef | GraphRef):
-            raise Invalid("a constant in a tree is a number, a text or null")
+            raise Invalid("a constant in a tree must be a number, a string or null")
         return TreeSpec("constant", value=constant)
     items = _list(value[kind])
     if kind in ("tuple", "list"):
@@ -499,7 +519,7 @@ def _tree_node(value: Any, seen: list[int], depth: int) -> TreeSpec:
     for item in items:
         key, child = _row(item, 2, 2)
         if type(key) not in (str, int, float, bool):
-            raise Invalid(f"the key {key!r:.60}")
+            raise Invalid(f"a key must be a string, a number or a boolean, not {key!r:.60}")
         keys.append(key)
         children.append(_tree_node(child, seen, depth + 1))
     if len(set(map(repr, keys))) != len(keys):
@@ -510,7 +530,7 @@ def _tree_node(value: Any, seen: list[int], depth: int) -> TreeSpec:
     name = check_name(value.get("type"))
     fields = [*keys, name.rpartition(".")[2]]
     if not all(type(field) is str and field.isidentifier() for field in fields):
-        raise Invalid("a namedtuple needs names that are identifiers")
+        raise Invalid("the type and the fields of a namedtuple must be identifiers")
     return TreeSpec("namedtuple", children, keys=keys, type_name=name)
 
 
@@ -520,7 +540,7 @@ def _custom_tree(value: dict[str, Any], children: list[TreeSpec]) -> TreeSpec:
         len(_list(keys)) != len(children)
         or not all(type(k) in (str, int, float, bool) for k in keys)
     ):
-        raise Invalid("keys must name each child")
+        raise Invalid("keys must be a list with a string, number or boolean for each child")
     return TreeSpec(
         "custom",
         children,

@@ -1,7 +1,8 @@
-"""Differences between two IRs, by the names of their nodes, weights, inputs and outputs."""
+"""Compares two IRs by the names of their nodes, weights, inputs and outputs."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ __all__ = ["Change", "IRDiff", "diff_irs"]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that differs. `before` or `after` is None if it is not there."""
+    """One difference. `before` or `after` is None if the item is absent there."""
 
     kind: str
     """`node`, `weight`, `constant`, `input`, `output`, `symbol`, `mutation`, `subgraph`, `model`"""
@@ -35,7 +36,7 @@ class Change:
 
 @dataclass(slots=True)
 class IRDiff:
-    """All changes; empty and false if the graphs are the same."""
+    """All changes; false if there are none."""
 
     changes: list[Change] = field(default_factory=list)
 
@@ -47,7 +48,7 @@ class IRDiff:
 
 
 def diff_irs(before: IR, after: IR, *, sources: bool = False) -> IRDiff:
-    """What changed from one IR to the other; source lines count only with `sources`.
+    """The changes from one IR to another; source lines are compared only with `sources`.
 
     >>> from torch_ir.ir import TensorMeta
     >>> a = IR([], [TensorMeta("x", (2,), "int8")], [])
@@ -99,7 +100,7 @@ def _fingerprint(tensor: torch.Tensor) -> str:
     if tensor.numel() <= 8:
         return f"{kind} {tensor.tolist()}"
     raw = tensor.contiguous().reshape(-1).view(torch.uint8)
-    return f"{kind} #{hash(bytes(raw.numpy())) & 0xFFFFFFFF:08x}"
+    return f"{kind} #{hashlib.sha256(bytes(raw.numpy())).hexdigest()[:8]}"
 
 
 def _symbols(ir: IR) -> Rows:
@@ -138,17 +139,15 @@ def _compare(found: IRDiff, kind: str, what: str, before: Rows, after: Rows) -> 
         for key in {**fields, **new[name]}:
             left, right = fields.get(key), new[name].get(key)
             if left != right or type(left) is not type(right):
-                found.changes.append(Change(kind, name, key, repr_of(left), repr_of(right)))
+                found.changes.append(Change(kind, name, key, _text(left), _text(right)))
     for name, fields in new.items():
         if name not in old:
             found.changes.append(Change(kind, name, what, None, _short(fields)))
 
 
-def repr_of(value: Any) -> str:
+def _text(value: Any) -> str:
     return value if isinstance(value, str) else repr(value)
 
 
 def _short(fields: dict[str, Any]) -> str:
-    return " ".join(
-        repr_of(fields[key]) for key in ("op", "type", "value", "range") if key in fields
-    )
+    return " ".join(_text(fields[key]) for key in ("op", "type", "value", "range") if key in fields)

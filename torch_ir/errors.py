@@ -1,4 +1,4 @@
-"""Every error torch_ir raises on purpose. Catch `TorchIRError` for all of them."""
+"""Every error that torch_ir raises on purpose; `TorchIRError` is the base class of all."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class TorchIRError(Exception):
 
 
 class ExportError(TorchIRError):
-    """`torch.export` refused the model, or the model or its example inputs are unusable."""
+    """`torch.export` failed, or the model or its example inputs cannot be used."""
 
 
 class ConversionError(TorchIRError):
-    """The exported graph holds something the IR has no way to say."""
+    """The exported graph contains something that an IR cannot represent."""
 
 
 class ExecutionError(TorchIRError):
-    """Inputs do not fit the IR, or a node failed while it ran."""
+    """The inputs do not match the IR, or a node failed while it ran."""
 
 
 class SerializationError(TorchIRError):
-    """A file could not be written, or what was read is not a valid IR."""
+    """An IR could not be written, or a file is not a valid IR."""
 
 
 class WeightLoadError(ExecutionError):
-    """Weights are missing, surplus, unreadable, or of another shape or dtype than the IR's."""
+    """Weights are missing, unexpected or unreadable, or differ from the IR in shape or dtype."""

@@ -1,4 +1,4 @@
-"""Runs an IR with real weights. Everything that can be wrong is checked before the first op."""
+"""Runs an IR with real weights; checks inputs, weights and ops before it runs the first node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
 
 
 class IRExecutor:
-    """An IR compiled once, to be run many times.
+    """An IR that is compiled once and can be run many times.
 
     >>> from torch_ir import extract_ir
     >>> model = torch.nn.Linear(2, 2)
@@ -45,9 +45,9 @@ class IRExecutor:
         device: str | torch.device | None = None,
         allow_surplus: bool = False,
     ) -> None:
-        """`device`: where to run; without it, where the weights are, else the CPU."""
+        """`device`: where to run; by default the device of the weights, or the CPU without any."""
         if weights is not None and weights_path is not None:
-            raise ExecutionError("give weights or weights_path, not both")
+            raise ExecutionError("pass weights or weights_path, not both")
         if weights_path is not None:
             weights = load_weights(weights_path, ir)
         self.ir = ir
@@ -58,12 +58,14 @@ class IRExecutor:
         try:
             self.device = torch.device(device)
             if self.device.type == "meta":
-                raise ExecutionError("the weights are on meta: they have no values to run with")
+                raise ExecutionError(
+                    "the weights are on the meta device and have no values; pass real weights"
+                )
             self._fixed = [
                 tensor.detach().to(self.device) for tensor in (*tensors, *ir.constants.values())
             ]
-        except (RuntimeError, AssertionError) as error:  # PyTorch's words for an unusable device
-            raise ExecutionError(f"device {device}: {error}") from error
+        except (RuntimeError, AssertionError) as error:  # what PyTorch raises for a bad device
+            raise ExecutionError(f"device {device} cannot be used: {error}") from error
         self._plan = self._compile()
         self._static = not any(meta.is_dynamic or meta.is_scalar for meta in ir.graph_inputs)
 
@@ -77,7 +79,7 @@ class IRExecutor:
         return compile_plan(names, ir.nodes, returned, ir.subgraphs, self.device)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run with the model's own call: the result nests as the model's does."""
+        """Run with the arguments of the model's own call; the result has the model's structure."""
         return self.run(args, kwargs)
 
     def run(
@@ -87,7 +89,10 @@ class IRExecutor:
         *,
         observe: Callable[[OpNode, Any], None] | None = None,
     ) -> Any:
-        """Run and nest the results; what the model would mutate is left alone."""
+        """Run, and return the result in the model's structure; inputs and weights are not mutated.
+
+        `observe` is called with each node and its result.
+        """
         return self.run_with_mutations(inputs, kwargs, observe=observe)[0]
 
     def run_with_mutations(
@@ -97,7 +102,7 @@ class IRExecutor:
         *,
         observe: Callable[[OpNode, Any], None] | None = None,
     ) -> tuple[Any, dict[str, torch.Tensor]]:
-        """Run; also the new contents of mutated buffers (by key) and inputs (by name)."""
+        """Run; also return the new contents of mutated buffers (by key) and inputs (by name)."""
         flat = self._flat_inputs(inputs, dict(kwargs or {}))
         with torch.no_grad():
             results = self._plan.run(flat + self._fixed, observe)
@@ -109,7 +114,7 @@ class IRExecutor:
         return unflatten(self.ir.out_spec, results[:count]), mutated
 
     def apply_mutations(self, inputs: Sequence[Any], mutated: Mapping[str, torch.Tensor]) -> None:
-        """Write new contents into the caller's own weights and flat inputs, in place."""
+        """Write the new contents into the caller's own weights and flat inputs, in place."""
         by_name = {meta.name: i for i, meta in enumerate(self.ir.graph_inputs)}
         with torch.no_grad():
             for mutation in self.ir.mutations:
@@ -124,18 +129,18 @@ class IRExecutor:
     def flatten(self, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
         """The flat inputs of a call, in the order of `ir.graph_inputs`."""
         if isinstance(inputs, torch.Tensor):
-            raise ExecutionError("inputs must be a tuple of the positional inputs: (x,), not x")
+            raise ExecutionError("inputs must be a tuple of positional inputs: pass (x,), not x")
         if self.ir.in_spec is not None:
             return flatten_inputs(self.ir.in_spec, inputs, dict(kwargs or {}))
         if kwargs:
-            raise ExecutionError("this IR has no keyword inputs")
+            raise ExecutionError("this IR has no keyword inputs; pass all inputs by position")
         return list(inputs)
 
     def _flat_inputs(self, inputs: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
         flat = self.flatten(inputs, kwargs)
         metas = self.ir.graph_inputs
         if len(flat) != len(metas):
-            raise ExecutionError(f"{len(flat)} inputs given, the IR takes {len(metas)}")
+            raise ExecutionError(f"got {len(flat)} inputs, the IR expects {len(metas)}")
         for i, (meta, value) in enumerate(zip(metas, flat, strict=True)):
             if meta.is_scalar:
                 self._check_number(i, value)
@@ -167,11 +172,12 @@ class IRExecutor:
 
     def _wrong(self, index: int, actual: str) -> ExecutionError:
         meta = self.ir.graph_inputs[index]
-        place = ""
+        place = f"inputs[{index}]"
         if self.ir.in_spec is not None:
-            place = f" = (args, kwargs){flat_positions(self.ir.in_spec)[index]}"
+            args, kwargs = self.ir.in_spec.children
+            place = (flat_positions(args, "args") | flat_positions(kwargs, "kwargs"))[index]
         return ExecutionError(
-            f"input {index}, {meta.name}{place}: the IR takes {meta.describe()}, got {actual}"
+            f"input {meta.name} ({place}): the IR expects {meta.describe()}, got {actual}"
         )
 
 
@@ -186,10 +192,21 @@ def execute_ir(
     apply_mutations: bool = False,
     allow_surplus: bool = False,
 ) -> Any:
-    """Run an IR once; the result nests as the model's own does.
+    """Run an IR once and return the result in the model's own structure.
 
-    `weights` is a state_dict; `weights_path` anything `load_weights` reads. Mutated buffers and
-    inputs keep their old content unless `apply_mutations`. To run often, keep an `IRExecutor`.
+    ir: the graph, from `extract_ir` or `load_ir`.
+    inputs, kwargs: as in a call of the model.
+    weights: a state_dict; or weights_path: a file or folder that `load_weights` reads.
+    device: where to run; by default the device of the weights, or the CPU without any.
+    apply_mutations: write the new contents of mutated buffers and inputs into the tensors given.
+    allow_surplus: ignore weights that the IR does not have.
+
+    To run the same IR more than once, use an `IRExecutor`, which compiles it once. Raises
+    `ExecutionError`, or its subclass `WeightLoadError`.
+
+    >>> from torch_ir import extract_ir
+    >>> execute_ir(extract_ir(torch.nn.ReLU(), (torch.ones(2),)), (torch.tensor([-1.0, 1.0]),))
+    tensor([0., 1.])
     """
     executor = IRExecutor(
         ir, weights, weights_path=weights_path, device=device, allow_surplus=allow_surplus

@@ -1,8 +1,8 @@
-"""`torch.export` without weights: stands in for every weight while the model is traced.
+"""Runs `torch.export` without weights: tensors without memory replace them during the trace.
 
-Non-strict tracing (the default) sees weights and inputs as CPU tensors without memory, so that a
-model on meta may create tensors in `forward` without naming a device. Strict tracing (Dynamo) sees
-them on meta. The model itself is given back as it was, also after an error, and is never copied.
+Non-strict tracing (the default) sees weights and inputs as CPU tensors, so a model on the meta
+device may create tensors in `forward` without naming a device. Strict tracing (Dynamo) sees them on
+the meta device. The model is never copied, and is restored at the end, also after an error.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ __all__ = ["export_model", "model_name_of"]
 
 
 def model_name_of(model: torch.nn.Module) -> str:
-    """The class name, used where no name is given."""
+    """The default name of a model: that of its class."""
     return type(model).__name__
 
 
 class _StandIns:
-    """A tensor without memory for each weight; the same one for the same weight, if tied."""
+    """Makes a tensor without memory for each weight; tied weights get the same one."""
 
     def __init__(self, mode: FakeTensorMode | None) -> None:
         self._mode = mode
@@ -56,7 +56,7 @@ class _StandIns:
     def _make(self, tensor: torch.Tensor) -> torch.Tensor:
         if tensor.layout is not torch.strided:
             raise ExportError(
-                f"a weight has layout {tensor.layout}; only strided tensors are supported"
+                f"a weight has the layout {tensor.layout}; only strided weights can be exported"
             )
         with torch.no_grad():
             new: torch.Tensor = torch.empty_strided(
@@ -74,10 +74,10 @@ class _StandIns:
 
 @contextlib.contextmanager
 def _without_weights(model: torch.nn.Module, stand_ins: _StandIns) -> Iterator[dict[str, Any]]:
-    """The model with stand-ins for its weights; yields the real tensors by qualified name.
+    """Replace the model's weights by stand-ins; yield the real tensors by qualified name.
 
-    A plain attribute that is a meta tensor has no value that could become a constant: it becomes
-    a non-persistent buffer for as long as the model is traced.
+    A plain attribute that is a meta tensor has no value to become a constant, so it is registered
+    as a non-persistent buffer during the trace.
     """
     undo: list[tuple[dict[str, Any], str, Any]] = []
     added: list[tuple[torch.nn.Module, str]] = []
@@ -90,7 +90,10 @@ def _without_weights(model: torch.nn.Module, stand_ins: _StandIns) -> Iterator[d
                     if tensor is None:
                         continue
                     if isinstance(tensor, FakeTensor):
-                        raise ExportError(f"{prefix}{name} is a fake tensor of another trace")
+                        raise ExportError(
+                            f"{prefix}{name} is a fake tensor; export the model with real weights "
+                            "or on the meta device"
+                        )
                     real[prefix + name] = tensor
         for path, module in model.named_modules():
             prefix = f"{path}." if path else ""
@@ -99,7 +102,7 @@ def _without_weights(model: torch.nn.Module, stand_ins: _StandIns) -> Iterator[d
                     if tensor is not None:
                         undo.append((table, name, tensor))
                         table[name] = stand_ins.of(tensor)
-            if isinstance(module, torch.nn.RNNBase):  # keeps its weights in a list of its own, too
+            if isinstance(module, torch.nn.RNNBase):  # has a second list of its weights
                 flat = vars(module)[RNN_WEIGHT_LIST]
                 undo.append((vars(module), RNN_WEIGHT_LIST, flat))
                 vars(module)[RNN_WEIGHT_LIST] = [
@@ -124,7 +127,7 @@ def _trace_input(value: Any, device: str) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     with torch.no_grad():
-        # The memory of an input is reserved but never written: tracing reads shapes only.
+        # Tracing reads only the shape, so the memory is never written.
         new = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
     return new.requires_grad_(value.requires_grad)
 
@@ -138,10 +141,11 @@ def export_model(
     strict: bool = False,
     decompose: bool = False,
 ) -> ExportedProgram:
-    """Trace a model to a functional graph of ATen ops, without its weights.
+    """Trace a model to a functional graph of ATen ops, without reading its weights.
 
-    Model and inputs may be on meta or real: only shapes, strides and dtypes are used. The
-    program's `state_dict` and `constants` hold the model's own tensors, not copies.
+    The arguments are those of `extract_ir`. Model and inputs may be on the meta device: only
+    shapes, strides and dtypes are used. The program's `state_dict` and `constants` contain the
+    model's own tensors, not copies. Raises `ExportError`.
 
     >>> with torch.device("meta"):
     ...     model = torch.nn.Linear(4, 2)
@@ -164,8 +168,8 @@ def export_model(
     context = contextlib.nullcontext() if mode is None else trace_in(mode)
     with _without_weights(model, _StandIns(mode)) as real:
         try:
-            # Passes of torch.export generate code that nothing runs; lazily, it is never written.
-            # Strict tracing reads attributes that only written code has.
+            # torch.export generates code after each of its passes, which nothing runs; a lazy graph
+            # module skips that. Strict tracing reads attributes of the generated code.
             with _quiet(), paused_gc(), lazy_graph_modules(not strict):
                 with context, torch.no_grad():
                     program = torch.export.export(
@@ -184,7 +188,7 @@ def export_model(
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """PyTorch warns of calls that it makes itself, here and in its own RNN modules."""
+    """Ignore warnings about calls that PyTorch itself makes, here and in its RNN modules."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"The tensor attributes? .*_flat_weights", UserWarning)
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)
@@ -192,7 +196,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _restore_state(program: ExportedProgram, real: dict[str, Any]) -> None:
-    """Replace stand-ins in the program by the model's own tensors."""
+    """Put the model's own tensors back in place of the stand-ins."""
     for table in (program.state_dict, program.constants):
         for name in table:
             if name in real:
@@ -204,11 +208,11 @@ def _explain(model: torch.nn.Module, error: Exception) -> str:
     lines = [line for line in str(error).strip().splitlines() if line.strip()]
     reason = "\n  ".join(lines[:12]) if lines else type(error).__name__
     where = _user_line(error)
-    return f"torch.export refused {name}: {type(error).__name__}: {reason}{where}"
+    return f"torch.export could not export {name}: {type(error).__name__}: {reason}{where}"
 
 
 def _user_line(error: Exception) -> str:
-    """The innermost line outside of PyTorch and of this package that the error came through."""
+    """The innermost line of the traceback that is neither in PyTorch nor in this package."""
     own = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
     frames = traceback.extract_tb(error.__traceback__)
     frame = next((f for f in reversed(frames) if not f.filename.startswith((*own, "<"))), None)

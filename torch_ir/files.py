@@ -1,4 +1,4 @@
-"""Files are written whole or not at all: what is written lies beside until it is complete."""
+"""Writes a file whole or not at all, by way of a temporary file in the same folder."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["write_whole"]
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file such that nobody ever sees a part of it; an error leaves what was there."""
+    """Write a file: a reader sees all of it or nothing, and an error leaves the old file."""
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent}")
+        raise FileNotFoundError(f"the folder {path.parent} does not exist")
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -27,7 +27,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def _umask() -> int:
-    """The process's mask for new files; mkstemp does not use it."""
+    """The process's permission mask for new files, which `mkstemp` ignores."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

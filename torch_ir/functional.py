@@ -1,12 +1,12 @@
 """Makes an exported graph functional: no op writes into a tensor that another node can see.
 
-1. A graph without in-place ops is left as it is. From others, dropout that does nothing goes.
+1. A graph without in-place ops is returned unchanged. From others, inactive dropout is removed.
 2. `y = relu_(x)` becomes `y = relu(x)`, and later uses of x become uses of y, where nothing else
    can share x's memory. This covers activations with `inplace=True` and counters in buffers.
 3. Anything else (in-place ops on views, batch norm in training mode) goes through PyTorch's own
    functionalization, which traces the graph a second time.
 
-What the model leaves behind in buffers and inputs becomes mutation outputs of the signature.
+The new contents of buffers and inputs become mutation outputs of the signature.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["functionalize"]
 
 aten = torch.ops.aten
 
-# Composite ops whose result is always new memory; of other composite ops the schema does not tell.
+# Composite ops whose result is always new memory; the schemas of composite ops do not say.
 _FRESH_COMPOSITES = frozenset(
     {
         "batch_norm", "bilinear", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
@@ -50,7 +50,7 @@ _FRESH_COMPOSITES = frozenset(
     }
 )  # fmt: skip
 
-# Composite ops that write into their running statistics although their schema does not say so.
+# Composite ops that write into their running statistics, which their schemas do not say.
 _HIDDEN_WRITES = {"batch_norm": "training", "instance_norm": "use_input_stats"}
 
 
@@ -106,7 +106,7 @@ def _functional_twin(target: OpOverload) -> OpOverload | None:
 
 
 def _writes_hidden(node: fx.Node) -> bool:
-    """Batch norm in training mode, and the like."""
+    """Whether the op writes without saying so in its schema: batch norm in training mode."""
     if not isinstance(node.target, OpOverload):
         return False
     parameter = _HIDDEN_WRITES.get(_schema_name(node.target))
@@ -120,7 +120,7 @@ def _writes_hidden(node: fx.Node) -> bool:
 
 
 def _owns_its_memory(value: fx.Node) -> bool:
-    """Whether no node but `value` can hold the memory of `value`."""
+    """Whether no other node can share the memory of `value`."""
     if value.op not in ("placeholder", "call_function"):
         return False
     if value.op == "call_function" and _may_alias(value.target):
@@ -142,10 +142,10 @@ def _keeps_meta(node: fx.Node, value: fx.Node) -> bool:
 def _promotes(
     node: fx.Node, twin: OpOverload, known: dict[tuple[Any, ...], torch.dtype | None]
 ) -> bool:
-    """Whether the functional twin gives another dtype than the in-place op keeps.
+    """Whether the functional twin returns another dtype than the in-place op.
 
-    `half.add_(float)` stays half, `x.eq_(y)` does not become bool. The twin is asked, on values
-    without memory; once (`known`) for each combination of what decides a dtype.
+    `half.add_(float)` stays half, and `x.eq_(y)` does not become bool. The twin is run on fake
+    tensors, once for each combination of arguments that decides the dtype (`known`).
     """
     args: Any = fx.map_arg(node.args, lambda n: n.meta.get("val"))
     kwargs: Any = fx.map_arg(node.kwargs, lambda n: n.meta.get("val"))
@@ -155,7 +155,7 @@ def _promotes(
             with torch.no_grad():
                 result = twin(*args, **kwargs)
             known[key] = result.dtype if isinstance(result, torch.Tensor) else None
-        except Exception:  # PyTorch's own functionalization will know better
+        except Exception:  # the graph goes through PyTorch's own functionalization instead
             known[key] = None
     return known[key] is not args[0].dtype
 
@@ -175,7 +175,7 @@ def _rewrite(ep: ExportedProgram, writers: list[fx.Node]) -> ExportedProgram | N
         detach = node.target is aten.detach_.default
         if not isinstance(value, fx.Node) or twin is None or not _keeps_meta(node, value):
             return None
-        # detach_ writes no data: it is fine on anything.
+        # detach_ writes no data, so sharing memory does no harm.
         if not detach and not (_owns_its_memory(_root(value, writers)) and _owns_its_memory(value)):
             return None
         if not detach and _promotes(node, twin, dtypes):
@@ -237,7 +237,7 @@ def _add_mutations(ep: ExportedProgram, mutated: dict[str, fx.Node]) -> None:
 
 
 def _rename_outputs(ep: ExportedProgram) -> None:
-    """The signature names the values that the graph returns now."""
+    """Update the signature to the names of the values that the graph returns now."""
     returned = ep.graph.output_node().args[0]
     for i, spec in enumerate(ep.graph_signature.output_specs):
         node = returned[i]
@@ -249,10 +249,10 @@ def _rename_outputs(ep: ExportedProgram) -> None:
 
 
 def _silent_aliases(ep: ExportedProgram) -> dict[Any, Any]:
-    """Decompositions of the composite ops that share memory with an argument unannounced.
+    """Decompositions of composite ops whose result shares memory against their schema.
 
-    PyTorch's functionalization takes such an op (`einsum("ij->ji", x)`) for a copy and loses what
-    is written through it; decomposed, it is a view.
+    PyTorch's functionalization treats such an op (`einsum("ij->ji", x)`) as a copy and loses
+    writes through it; its decomposition is a view.
     """
     found = {}
     for node in ep.graph.nodes:
@@ -260,21 +260,21 @@ def _silent_aliases(ep: ExportedProgram) -> dict[Any, Any]:
             continue
         if not isinstance(node.target, OpOverload):
             continue
-        announced = any(result.alias_info is not None for result in schema_of(node.target).returns)
+        declared = any(result.alias_info is not None for result in schema_of(node.target).returns)
         sources = {_storage(argument) for argument in node.all_input_nodes} - {None}
-        if not announced and _storage(node) in sources:
+        if not declared and _storage(node) in sources:
             found[node.target] = composite_decomposition(node.target)
     return found
 
 
 def _storage(node: fx.Node) -> int | None:
-    """Identity of the memory that a traced value stands for."""
+    """Identity of the memory of a traced value."""
     value = node.meta.get("val")
     return storage_id(value) if isinstance(value, torch.Tensor) else None
 
 
 def _drop_idle_dropout(ep: ExportedProgram) -> None:
-    """Dropout that does nothing returns its argument itself, which tracing does not show."""
+    """Remove inactive dropout: it returns its argument itself, which the trace does not show."""
     for node in list(ep.graph.nodes):
         if node.op == "call_function" and node.target in _DROPOUTS and node.args[2] is False:
             node.replace_all_uses_with(node.args[0])
@@ -295,7 +295,7 @@ def _subgraphs_write(ep: ExportedProgram) -> bool:
 
 
 def functionalize(ep: ExportedProgram, *, in_place: bool = False) -> ExportedProgram:
-    """The program without in-place ops; with `in_place`, `ep` itself may be changed for it."""
+    """The program without in-place ops. With `in_place`, `ep` itself may be changed."""
     nodes = [node for node in ep.graph.nodes if node.op == "call_function"]
     hidden = any(_writes_hidden(node) for node in nodes) or _subgraphs_write(ep)
     if not hidden and not any(_writes(node.target) for node in nodes):

@@ -1,4 +1,4 @@
-"""The data model: what an extracted graph is, and nothing that acts on it.
+"""The data model of an extracted graph; other modules read, write, run and draw it.
 
 Values inside `OpNode.arguments` are plain Python (`int`, `float`, `complex`, `bool`, `str`, `None`,
 `torch.dtype`, `torch.device`, `torch.layout`, `torch.memory_format`, lists of these) plus two
@@ -40,25 +40,25 @@ SCALAR_DTYPES = frozenset({"SymInt", "SymFloat", "SymBool"})
 
 @dataclass(frozen=True, slots=True)
 class TensorRef:
-    """The use of a value, by the name it has where it is produced."""
+    """A use of a value, by the value's name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class GraphRef:
-    """The use of a subgraph, by its key in `IR.subgraphs`."""
+    """A use of a subgraph, by its key in `IR.subgraphs`."""
 
     name: str
 
 
-# What may occur is listed in the module docstring; a recursive alias needs Python 3.12's `type`.
+# The module docstring lists the types; a recursive alias would need Python 3.12's `type`.
 Value = Any
 
 
 @dataclass(slots=True)
 class TensorMeta:
-    """What is known of a value without having it.
+    """Name, shape, dtype and origin of a value.
 
     >>> TensorMeta("x", (2, "s0"), "float32").describe()
     'float32[2, s0]'
@@ -70,7 +70,7 @@ class TensorMeta:
     dtype: str
     """`"float32"`, ...; `"SymInt"`, `"SymFloat"`, `"SymBool"` for a Python number (shape `()`)."""
     producer_node: str | None = None
-    """Name of the node that makes it; None for inputs, weights and constants."""
+    """Name of the node that produces it; None for inputs, weights and constants."""
     producer_output_idx: int = 0
     expr: str | None = None
     """For a Python number only: its symbolic expression, where known."""
@@ -141,8 +141,8 @@ class OpNode:
         module_type: str = "",
         source: str = "",
     ) -> None:
-        """`arguments` is the whole call. Without it, it is made of `inputs` and `attrs` by the
-        op's schema: each tensor parameter that `attrs` leaves out takes the next input.
+        """`arguments` is the whole call. Without it, the call is built from `inputs` and `attrs` by
+        the op's schema: each tensor parameter that `attrs` leaves out takes the next input.
         """
         self.name = name
         self.op_type = op_type
@@ -154,7 +154,7 @@ class OpNode:
             arguments = bind_inputs(op_type, self.inputs, attrs or {})
         elif attrs is not None:
             raise TypeError(
-                f"node {name!r}: give `arguments` (the whole call) or `attrs`, not both"
+                f"node {name!r}: pass `arguments` (the whole call) or `attrs`, not both"
             )
         self.arguments = arguments
         self.module_path = module_path
@@ -163,7 +163,7 @@ class OpNode:
 
     @property
     def attrs(self) -> Mapping[str, Value]:
-        """The arguments that hold no tensor, by name: a read-only view of `arguments`."""
+        """The arguments that contain no tensor, by name; read-only."""
         return MappingProxyType(
             {k: v for k, v in self.arguments.items() if next(references(v), None) is None}
         )
@@ -176,7 +176,7 @@ class OpNode:
 
 @dataclass(slots=True)
 class Subgraph:
-    """A graph that a higher-order node calls. It sees its own inputs and nothing else."""
+    """A graph that a higher-order node calls. Its nodes can read only its own inputs."""
 
     inputs: list[TensorMeta]
     nodes: list[OpNode]
@@ -186,7 +186,7 @@ class Subgraph:
 
 @dataclass(slots=True)
 class Symbol:
-    """A size that is bound when inputs arrive. `max=None` means unbounded."""
+    """A size that the inputs determine at run time. `max=None` means unbounded."""
 
     name: str
     min: int = 0
@@ -195,21 +195,21 @@ class Symbol:
 
 @dataclass(slots=True)
 class Mutation:
-    """What a run would leave behind: `value` is the new content of `target`.
+    """A side effect of the model: `value` is the new content of `target`.
 
-    It is returned on request and never applied to the caller's tensors unless asked.
+    A run returns it on request, and writes it to the caller's tensors only if asked to.
     """
 
     kind: Literal["buffer", "input"]
     target: str
     """state_dict key of the buffer, or name of the graph input."""
     value: str
-    """Name of the tensor that holds the new content."""
+    """Name of the value that is the new content."""
 
 
 @dataclass(slots=True)
 class TreeSpec:
-    """How flat values nest: the pytree of a call's inputs or of its result.
+    """The structure of nested values: the pytree of a call's inputs or of its result.
 
     kind        children        other fields
     leaf        -               index: position in graph_inputs / graph_outputs
@@ -266,14 +266,14 @@ class IR:
         return [str(key) for key in self.in_spec.children[1].keys or []]
 
     def save(self, path: str | Path) -> None:
-        """Write the IR as JSON; constants that are large go to a `.safetensors` beside it."""
+        """Write the IR as JSON; the same as `save_ir`."""
         from torch_ir.serializer import save_ir
 
         save_ir(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> IR:
-        """Read an IR from JSON, validated. Raises `SerializationError` that says where."""
+        """Read and validate an IR file; the same as `load_ir`."""
         from torch_ir.serializer import load_ir
 
         return load_ir(path)

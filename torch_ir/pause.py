@@ -1,7 +1,7 @@
-"""Pauses Python's garbage collector while many objects are made that all stay alive.
+"""Pauses Python's garbage collector while many long-lived objects are created.
 
-The collector walks every object that exists again and again meanwhile: a tenth of an export, and
-most of the time that a large file takes to load.
+It would scan all of them again and again, which takes a tenth of the time of an export, and most of
+the time to load a large file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["paused_gc"]
 
 @contextmanager
 def paused_gc() -> Iterator[None]:
-    """No collection inside; afterwards as before."""
+    """Disable garbage collection inside the block, and restore its state afterwards."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,8 +1,8 @@
-"""Compiles a graph once into a flat list of steps that run without looking anything up.
+"""Compiles a graph to a flat list of steps, so that a run looks up no names or ops.
 
-All values of a run live in one list of slots. Literals sit in slots of their own, filled in
-beforehand, so that most calls are a function, a tuple of slots and a slot for the result. A step
-ends with the slots that no later step reads; they are emptied, which frees the tensors.
+The values of a run are stored in one list of slots. Literals have slots of their own, filled in
+when compiling, so most calls are a function, the slots of its arguments and a slot for the result.
+After each step, the slots that no later step reads are cleared, which frees their tensors.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Call = Callable[[Env], Any]
 
 
 Step = tuple[Call, int, tuple[int, ...], OpNode]
-"""call(env) -> result, the slot of the result, the slots to empty, the node (for errors)."""
+"""call(env) -> result; the slot of the result; the slots to clear; the node, for errors."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Plan:
     def run(
         self, values: Sequence[Any], observe: Callable[[OpNode, Any], None] | None = None
     ) -> list[Any]:
-        """Run all steps; `observe` sees each node with its result."""
+        """Run all steps; `observe` is called with each node and its result."""
         env = self.template.copy()
         env[: len(values)] = values
         node = None
@@ -92,12 +92,12 @@ def compile_plan(
     subgraphs: Mapping[str, Subgraph],
     device: torch.device,
 ) -> Plan:
-    """Compile a graph whose values come in as `inputs` and leave as `outputs`."""
+    """Compile a graph with these inputs (by name) and outputs."""
     return _Compiler(inputs, subgraphs, device).compile(nodes, outputs)
 
 
 class _Layout(NamedTuple):
-    """How a call is made; `function` is None if `register_executor` gave one."""
+    """How to make a call; `function` is None if `register_executor` has one."""
 
     function: Callable[..., Any] | None
     positional: tuple[str, ...]
@@ -105,7 +105,7 @@ class _Layout(NamedTuple):
 
 
 _SHARED = frozenset({int, float, bool, str})
-"""Types whose equal literals share a slot, but for 0.0, which equals -0.0."""
+"""Types whose equal literals share a slot; except 0.0, which is equal to -0.0."""
 
 
 def _overload_layout(node: OpNode, overload: OpOverload) -> _Layout:
@@ -117,7 +117,7 @@ def _overload_layout(node: OpNode, overload: OpOverload) -> _Layout:
         if parameter.is_written:
             raise ExecutionError(
                 f"node {node.name}: {node.op_type} writes into its argument "
-                f"{parameter.name!r}; an IR holds functional ops only"
+                f"{parameter.name!r}; an IR may contain only functional ops"
             )
         if parameter.name not in left:
             in_order = False
@@ -127,8 +127,8 @@ def _overload_layout(node: OpNode, overload: OpOverload) -> _Layout:
         (positional if by_position else keywords).append(parameter.name)
     if left:
         raise ExecutionError(
-            f"node {node.name}: {node.op_type} has no argument {', '.join(left)}\n"
-            f"  its schema here is {schema_of(overload)}"
+            f"node {node.name}: {node.op_type} has no argument {', '.join(left)} in PyTorch "
+            f"{torch.__version__}; its schema: {schema_of(overload)}"
         )
     return _Layout(kernel_of(overload), tuple(positional), tuple(keywords))
 
@@ -143,7 +143,8 @@ class _Compiler:
     ) -> None:
         self.slots = {name: i for i, name in enumerate(inputs)}
         if len(self.slots) != len(inputs):
-            raise ExecutionError("two inputs or weights of the graph have the same name")
+            twice = next(name for name in inputs if list(inputs).count(name) > 1)
+            raise ExecutionError(f"two inputs or weights of the graph are called {twice!r}")
         self.template: Env = [None] * len(inputs)
         self.subgraphs = subgraphs
         self.device = device
@@ -160,12 +161,13 @@ class _Compiler:
                 call, used = self._call(node)
             except KeyError as error:
                 raise ExecutionError(
-                    f"node {node.name} ({node.op_type}) uses {error}, which nothing before it makes"
+                    f"node {node.name} ({node.op_type}) uses {error}, "
+                    "which no earlier node produces"
                 ) from error
             for slot in used:
                 last_use[slot] = position
             if node.name in slots:
-                raise ExecutionError(f"two values are called {node.name!r}")
+                raise ExecutionError(f"two values of the graph are called {node.name!r}")
             out = slots[node.name] = len(template)
             template.append(None)
             last_use[out] = position
@@ -183,7 +185,7 @@ class _Compiler:
         return len(self.template) - 1
 
     def _slot(self, value: Value) -> int:
-        """Slot of a reference, or a new one that holds the literal."""
+        """The slot of a reference, or a slot with the literal."""
         kind = type(value)
         if kind is TensorRef:
             return self.slots[value.name]
@@ -219,14 +221,14 @@ class _Compiler:
         def run(values: Sequence[Any]) -> list[Any]:
             if len(values) != expected:
                 raise ExecutionError(
-                    f"subgraph {name!r} takes {expected} values, got {len(values)}"
+                    f"subgraph {name!r} expects {expected} values, got {len(values)}"
                 )
             return plan.run(values)
 
         return run
 
     def _call(self, node: OpNode) -> tuple[Call, list[int]]:
-        """What runs a node, and the slots it reads."""
+        """The call of a node, and the slots that it reads."""
         arguments = node.arguments
         key = (node.op_type, *arguments)
         layout = self.layouts.get(key)
@@ -255,9 +257,9 @@ class _Compiler:
         return _plain_call(function, slots, constants), used
 
     def _layout(self, node: OpNode) -> _Layout:
-        """The function of a node, and which of its arguments go by position and which by name.
+        """The function of a node, and which arguments are passed by position and which by name.
 
-        It depends on the op and the names of the arguments alone.
+        It depends only on the op and on the names of the arguments.
         """
         if registry.executor_for(node.op_type) is not None:
             return _Layout(None, (), ())
@@ -268,7 +270,8 @@ class _Compiler:
             expected = HIGHER_ORDER_ARGUMENTS[node.op_type.removeprefix("higher_order.")]
             if names[: len(expected)] != expected[: len(names)]:
                 raise ExecutionError(
-                    f"node {node.name}: {node.op_type} takes {', '.join(expected)}"
+                    f"node {node.name}: {node.op_type} has the arguments {', '.join(names)}; "
+                    f"expected {', '.join(expected)}"
                 )
             return _Layout(HIGHER_ORDER_OPS[node.op_type], names, ())
         overload = resolve_overload(node.op_type)
@@ -319,7 +322,7 @@ def _nests_references(value: Value) -> bool:
 
 
 def _plain_call(function: Callable[..., Any], slots: list[int], constants: dict[str, Any]) -> Call:
-    """A call whose arguments each sit in a slot; the common counts without a loop."""
+    """A call whose arguments are in one slot each; without a loop for the common counts."""
     if len(slots) == 1:
         (a,) = slots
         if constants:
@@ -345,15 +348,15 @@ def _plain_call(function: Callable[..., Any], slots: list[int], constants: dict[
 def _why_not(node: OpNode) -> str:
     namespace, _, rest = node.op_type.partition(".")
     if f"{namespace}.{rest.partition('.')[0]}" in DENIED_OPS:
-        reason = "it reads or writes files, which a graph may not"
+        reason = "it reads or writes files, which an IR may not do"
     elif namespace == "higher_order":
-        reason = "give it one with torch_ir.register_executor"
+        reason = "it has no executor; register one with torch_ir.register_executor"
     elif not registry.is_allowed_namespace(namespace):
         reason = (
-            f"the namespace {namespace!r} is not allowed: if you trust this IR, call "
-            f"torch_ir.ops.allow_namespace({namespace!r}), or torch_ir.register_executor"
+            f"the namespace {namespace!r} is not allowed; if you trust this IR, call "
+            f"torch_ir.ops.allow_namespace({namespace!r}) or torch_ir.register_executor"
         )
     else:
         reason = f"PyTorch {torch.__version__} has no such op"
-    text = f"node {node.name}: nothing runs {node.op_type}: {reason}"
+    text = f"node {node.name}: cannot run {node.op_type}: {reason}"
     return f"{text}\n  from {node.source}" if node.source else text

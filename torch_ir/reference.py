@@ -1,6 +1,6 @@
-"""The model's own intermediate values: traced anew, run by PyTorch's interpreter.
+"""Intermediate values of the original model: traced again and run by PyTorch's interpreter.
 
-Nothing of plan.py takes part, so that a wrong step there shows.
+It uses no code of plan.py, so that an error there shows as a difference.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _matching(program: ExportedProgram, ir: IR) -> set[str]:
 def reference_values(
     ir: IR, model: torch.nn.Module, inputs: Sequence[Any], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
-    """Value of each of the IR's nodes that a new trace of the model has too, by name."""
+    """Values of the IR's nodes that a new trace of the model also has, by name."""
     program = export_model(model, tuple(inputs), kwargs=kwargs)
     names = _matching(program, ir)
     if len(names) < len(ir.nodes):

@@ -1,6 +1,6 @@
 """The grammar of the file format: how types and values are written, and the limits of a file.
 
-docs/ir_format.md describes it field by field; ir.schema.json is the same for JSON tools.
+docs/ir_format.md describes every field; ir.schema.json describes them for JSON tools.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ MAX_FILE_BYTES = 64 * 2**20
 """A file of 10,000 nodes has about 3 MiB; JSON can take 20 times its size in memory."""
 MAX_LIST_DEPTH = 16
 MAX_NAME = 1024
+MAX_TEXT = 4096
 MAX_RANK = 64
 MAX_EDGES = 2**24
-"""Of all values that nodes read: a file within `MAX_FILE_BYTES` can name no more one by one, but
-naming one node of many results again and again would take memory without end."""
+"""Limit of the values that all nodes read together. Each name in a file of `MAX_FILE_BYTES` takes
+some bytes, but a node with many results that is read many times could fill any memory."""
 INLINE_CONSTANT_BYTES = 1024
 """Constants above this go to the `.safetensors` file."""
 
@@ -63,7 +64,7 @@ MEMORY_FORMATS = {
 
 
 class Invalid(Exception):
-    """What is wrong with one piece of a file; whoever reads the file adds where it is."""
+    """One piece of a file is wrong; the reader of the file adds the place."""
 
 
 def json_schema() -> dict[str, Any]:
@@ -74,9 +75,9 @@ def json_schema() -> dict[str, Any]:
 
 
 def check_name(name: Any) -> str:
-    """A name of a node, value, module or key."""
+    """Return the name of a node, value, module or key if it is valid."""
     if type(name) is not str or not 0 < len(name) <= MAX_NAME:
-        raise Invalid(f"a name must be a text of 1 to {MAX_NAME} characters, not {name!r:.60}")
+        raise Invalid(f"a name must be a string of 1 to {MAX_NAME} characters, not {name!r:.60}")
     return name
 
 
@@ -84,7 +85,8 @@ def check_name(name: Any) -> str:
 
 
 def encode_type(meta: TensorMeta) -> str:
-    """
+    """The type of a value as it is written in a file.
+
     >>> encode_type(TensorMeta("x", (2, "s0 + 1"), "float32"))
     'float32[2,s0 + 1]'
     """
@@ -96,13 +98,13 @@ def encode_type(meta: TensorMeta) -> str:
 @functools.lru_cache(maxsize=65536)
 def _encode_tensor(dtype: str, shape: tuple[int | str, ...]) -> str:
     for size in shape:
-        _size(str(size))  # what is written can be read
+        _size(str(size))  # raises Invalid for a size that could not be read again
     return f"{dtype}[{','.join(map(str, shape))}]"
 
 
 _TYPE = re.compile(r"(?P<dtype>\w{1,32})(?:\[(?P<shape>.{0,4096})\]|\((?P<expr>.{0,4096})\))?")
-# The letters of sympy's expressions; no quote, no bracket, a dot only in a number.
-_EXPRESSION = re.compile(r"(?:[\w\s+\-*/%(),<>=&|~!^]|(?<=\d)\.){1,1024}")
+# The characters of sympy's expressions: no quotes, no brackets, and a dot only in a number.
+_EXPRESSION = re.compile(r"(?:[\w\s+\-*/%(),<>=&|~!^]|(?<=\d)\.(?=\d)){1,1024}")
 
 
 @functools.lru_cache(maxsize=65536)
@@ -114,13 +116,13 @@ def parse_type(text: Any) -> tuple[tuple[int | str, ...], str, str | None]:
     """
     match = _TYPE.fullmatch(text) if type(text) is str else None
     if match is None:
-        raise Invalid(f"{text!r:.80} is no type; expected one such as 'float32[2,s0]'")
+        raise Invalid(f"{text!r:.80} is not a type; expected one such as 'float32[2,s0]'")
     dtype, shape, expr = match["dtype"], match["shape"], match["expr"]
     if dtype in SCALAR_DTYPES:
         if shape is not None:
             raise Invalid(f"{text!r:.80}: a number has no shape")
         if expr is not None and len(expr) > MAX_NAME:
-            raise Invalid(f"{text!r:.80}: expression too long")
+            raise Invalid(f"{text!r:.80}: the expression is longer than {MAX_NAME} characters")
         return (), dtype, expr
     if dtype not in DTYPES:
         raise Invalid(f"{text!r:.80}: unknown dtype {dtype!r}")
@@ -133,7 +135,7 @@ def parse_type(text: Any) -> tuple[tuple[int | str, ...], str, str | None]:
 
 
 def _split(text: str) -> list[str]:
-    """Split at the commas that are in no parenthesis."""
+    """Split at the commas outside parentheses."""
     if "(" not in text:
         return text.split(",")
     parts, depth, start = [], 0, 0
@@ -148,14 +150,14 @@ def _split(text: str) -> list[str]:
 def _size(text: str) -> int | str:
     if text.isascii() and text.isdecimal():
         if len(text) > 19 or int(text) >= 2**63:
-            raise Invalid(f"size {text[:30]} is beyond 64 bits")
+            raise Invalid(f"the size {text[:30]} does not fit in 64 bits")
         return int(text)
     if not _EXPRESSION.fullmatch(text) or not any(letter.isalpha() for letter in text):
-        raise Invalid(f"{text!r:.60} is no size")
+        raise Invalid(f"{text!r:.60} is not a size")
     return text
 
 
-# --- values: JSON where JSON can say it, "kind:text" where it cannot ---------------------------
+# --- values: JSON where it has the type, "kind:text" where it does not -------------------------
 
 
 def _encode_str(value: str) -> str:
@@ -187,7 +189,7 @@ _ENCODERS: dict[type, Callable[[Any], Any]] = {
 
 
 def encode_value(value: Value) -> Any:
-    """An argument as JSON.
+    """An argument of a node as JSON.
 
     >>> encode_value([TensorRef("x"), None, float("inf"), torch.int8, "sum"])
     ['%x', None, 'float:inf', 'dtype:int8', 'str:sum']
@@ -197,13 +199,15 @@ def encode_value(value: Value) -> Any:
         return [encode_value(item) for item in value]
     encode = _ENCODERS.get(kind)
     if encode is None:
-        raise Invalid(f"a value of type {kind.__name__} cannot be stored: {value!r:.80}")
+        raise Invalid(
+            f"a value has the type {kind.__name__}, which cannot be stored: {value!r:.80}"
+        )
     return encode(value)
 
 
 def _decode_float(text: str) -> float:
     if text not in ("inf", "-inf", "nan"):
-        raise Invalid(f"float:{text[:30]} is none of inf, -inf, nan")
+        raise Invalid(f"'float:{text[:30]}' must be float:inf, float:-inf or float:nan")
     return float(text)
 
 
@@ -212,7 +216,7 @@ def _decode_complex(text: str) -> complex:
         real, imaginary = text.split(",")
         return complex(float(real), float(imaginary))
     except ValueError:
-        raise Invalid(f"complex:{text[:40]} is not two numbers") from None
+        raise Invalid(f"'complex:{text[:40]}' must have two numbers") from None
 
 
 _DEVICE = re.compile(r"[a-z]{1,16}(:\d{1,3})?")
@@ -220,17 +224,17 @@ _DEVICE = re.compile(r"[a-z]{1,16}(:\d{1,3})?")
 
 def _decode_device(text: str) -> torch.device:
     if not _DEVICE.fullmatch(text):
-        raise Invalid(f"device:{text[:30]} is no device")
+        raise Invalid(f"'device:{text[:30]}' is not a device")
     try:
         return torch.device(text)
     except RuntimeError:
-        raise Invalid(f"device:{text[:30]} is no device that PyTorch knows") from None
+        raise Invalid(f"'device:{text[:30]}' is not a device of this PyTorch") from None
 
 
 def _from_table(kind: str, table: dict[str, Any]) -> Callable[[str], Any]:
     def decode(text: str) -> Any:
         if text not in table:
-            raise Invalid(f"{kind}:{text[:30]} is unknown")
+            raise Invalid(f"unknown {kind} {text[:30]!r}")
         return table[text]
 
     return decode
@@ -248,7 +252,7 @@ _DECODERS: dict[str, Callable[[str], Any]] = {
 
 
 def decode_value(value: Any, depth: int = 0) -> Value:
-    """The argument that `encode_value` wrote."""
+    """The argument of a node that `encode_value` wrote."""
     kind = type(value)
     if kind is str:
         first = value[:1]
@@ -259,16 +263,16 @@ def decode_value(value: Any, depth: int = 0) -> Value:
         name, colon, text = value.partition(":")
         decode = _DECODERS.get(name) if colon else None
         if decode is None:
-            raise Invalid(f"{value!r:.60} is no value; a text is written 'str:...'")
+            raise Invalid(f"{value!r:.60} is not a value; a string is written 'str:...'")
         return decode(text)
     if kind is list:
         if depth >= MAX_LIST_DEPTH:
-            raise Invalid(f"lists nest deeper than {MAX_LIST_DEPTH}")
+            raise Invalid(f"lists are nested deeper than {MAX_LIST_DEPTH} levels")
         return [decode_value(item, depth + 1) for item in value]
     if value is None or kind is bool or kind is float:
         return value
     if kind is int:
         if not -(2**63) <= value < 2**64:
-            raise Invalid("an integer beyond 64 bits")
+            raise Invalid("an integer does not fit in 64 bits")
         return value
-    raise Invalid(f"an object where a value should be: {value!r:.60}")
+    raise Invalid(f"expected a value, got an object: {value!r:.60}")

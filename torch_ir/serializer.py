@@ -1,7 +1,7 @@
-"""IR files: JSON with one node per line, and large constants in a `.safetensors` beside it.
+"""Reads and writes IR files: JSON with one node per line, large constants in a `.safetensors` file.
 
-The name of the constants file holds a hash of its content. So a save that is interrupted leaves
-the old JSON with the old constants, or the new with the new, never a mixture.
+The name of the constants file contains a hash of its content. So an interrupted save leaves the old
+JSON with the old constants, or the new with the new, never a mixture.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
 
-from torch_ir.decoder import decode_ir
+from torch_ir.decoder import byte_size, constant_of, decode_ir
 from torch_ir.errors import SerializationError
 from torch_ir.files import write_whole
 from torch_ir.ir import IR, SCHEMA_VERSION, OpNode, Subgraph, TensorMeta, TreeSpec
 from torch_ir.pause import paused_gc
 from torch_ir.schema import (
-    DTYPES,
     FORMAT,
     INLINE_CONSTANT_BYTES,
     MAX_FILE_BYTES,
@@ -114,7 +113,7 @@ class _Writer:
         if node.source:
             place, _, code = node.source.partition(": ")
             if self.sources.setdefault(place, code) != code:
-                place = node.source  # the same line with another text: it is its own key
+                place = node.source  # another text for the same line: the whole is the key
                 self.sources[place] = ""
             item["source"] = place
         return item
@@ -174,8 +173,17 @@ def _tree(spec: TreeSpec | None) -> Any:
     return {"dict": pairs, "ordered": True} if spec.context == "OrderedDict" else {"dict": pairs}
 
 
+_UNSTORABLE = (Invalid, KeyError, TypeError, ValueError)
+"""What an IR with wrong contents raises while it is written."""
+
+
+def _unstorable(error: Exception) -> SerializationError:
+    reason = error if isinstance(error, Invalid) else repr(error)
+    return SerializationError(f"this IR cannot be stored: {reason}")
+
+
 def serialize_ir(ir: IR) -> str:
-    """The IR as one JSON text, constants of any size inside.
+    """The IR as one JSON text that contains all constants.
 
     >>> ir = IR([], [TensorMeta("x", (2,), "int8")], [TensorMeta("x", (2,), "int8")])
     >>> deserialize_ir(serialize_ir(ir)) == ir
@@ -183,12 +191,22 @@ def serialize_ir(ir: IR) -> str:
     """
     try:
         return _Writer(ir).text(None, set())
-    except (Invalid, KeyError, TypeError, ValueError) as error:
-        raise SerializationError(f"the IR cannot be written: {error!r}") from error
+    except _UNSTORABLE as error:
+        raise _unstorable(error) from error
 
 
 def save_ir(ir: IR, path: str | Path) -> None:
-    """Write the IR to `path`, whole or not at all; large constants to a file beside it."""
+    """Write an IR as JSON; constants of more than 1 KiB go to a `.safetensors` file in its folder.
+
+    The files are written whole or not at all. Raises `SerializationError`.
+
+    >>> import tempfile
+    >>> ir = IR([], [TensorMeta("x", (2,), "int8")], [TensorMeta("x", (2,), "int8")])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_ir(ir, f"{folder}/model.json")
+    ...     load_ir(f"{folder}/model.json") == ir
+    True
+    """
     path = Path(path)
     large = {n: t for n, t in ir.constants.items() if t.nbytes > INLINE_CONSTANT_BYTES}
     try:
@@ -203,9 +221,9 @@ def save_ir(ir: IR, path: str | Path) -> None:
             write_whole(path, text)
             undo.pop_all()
     except (OSError, SafetensorError) as error:
-        raise SerializationError(f"{path}: cannot be written: {error}") from error
-    except (Invalid, KeyError, TypeError, ValueError) as error:
-        raise SerializationError(f"the IR cannot be written: {error!r}") from error
+        raise SerializationError(f"{path} cannot be written: {error}") from error
+    except _UNSTORABLE as error:
+        raise _unstorable(error) from error
     _remove_stale(path, name)
 
 
@@ -215,14 +233,14 @@ def _constants_pattern(path: Path) -> re.Pattern[str]:
 
 def _constants_file(tensors: dict[str, torch.Tensor], path: Path) -> tuple[str, bytes]:
     """Name and content of the file for large constants."""
-    # As bytes: every dtype, also those safetensors has no name for. The JSON holds the types.
+    # As bytes, because safetensors lacks some dtypes; the JSON has the types.
     raw = {name: _bytes_of(tensor).clone() for name, tensor in sorted(tensors.items())}
     content = safetensors.torch.save(raw)
     return f"{path.stem}.{hashlib.sha256(content).hexdigest()[:16]}.safetensors", content
 
 
 def _remove_stale(path: Path, keep: str | None) -> None:
-    """Constants of an earlier save under the same name are no longer referred to."""
+    """Remove the constants of an earlier save under the same name."""
     pattern = _constants_pattern(path)
     for other in path.parent.glob(f"{glob.escape(path.stem)}.*.safetensors"):
         if other.name != keep and pattern.fullmatch(other.name):
@@ -236,19 +254,19 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
         (twice, _), *_ = collections.Counter(key for key, _ in pairs).most_common(1)
-        raise SerializationError(f"the key {twice!r:.60} occurs twice in one object")
+        raise SerializationError(f"the key {twice!r:.60} occurs twice in an object")
     return made
 
 
 def _no_constant(text: str) -> Any:
-    raise SerializationError(f"{text} is not JSON; it is written 'float:...'")
+    raise SerializationError(f"{text} is not JSON; write 'float:inf', 'float:-inf' or 'float:nan'")
 
 
 def _parse(text: str | bytes) -> Any:
     try:
         return json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
     except RecursionError:
-        raise SerializationError("nests too deeply to be an IR") from None
+        raise SerializationError("nested too deeply for an IR") from None
     except UnicodeDecodeError as error:
         raise SerializationError(f"not UTF-8 text: {error}") from None
     except ValueError as error:
@@ -256,32 +274,45 @@ def _parse(text: str | bytes) -> Any:
 
 
 def deserialize_ir(text: str) -> IR:
-    """The IR that `serialize_ir` wrote, validated."""
+    """Read and validate an IR from the text that `serialize_ir` wrote."""
     if len(text) > MAX_FILE_BYTES:
-        raise SerializationError(f"larger than {MAX_FILE_BYTES} characters")
+        raise SerializationError(
+            f"the text has {len(text)} characters; the limit is {MAX_FILE_BYTES}"
+        )
 
     def no_file(name: str, meta: TensorMeta) -> torch.Tensor:
-        raise Invalid(f"the constant {name!r} is in a file beside it; use load_ir")
+        raise Invalid(f"the constant {name!r:.60} is in the constants file; use load_ir instead")
 
     with paused_gc():
         return decode_ir(_parse(text), no_file)
 
 
 def load_ir(path: str | Path, *, max_bytes: int = MAX_FILE_BYTES) -> IR:
-    """Read and validate an IR. Raises `SerializationError` that says where it is wrong.
+    """Read and validate an IR file.
 
-    `max_bytes` bounds the JSON file, whose content takes many times its size in memory.
+    `max_bytes` limits the size of the JSON file, which takes many times as much memory. Raises a
+    `SerializationError` that says where the file is wrong.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     IR([], [], [], model_name="empty").save(f"{folder}/model.json")
+    ...     load_ir(f"{folder}/model.json").model_name
+    'empty'
     """
     path = Path(path)
     try:
         if (size := path.stat().st_size) > max_bytes:
-            raise SerializationError(f"{path}: {size} bytes; the limit is {max_bytes} (max_bytes=)")
+            raise SerializationError(
+                f"{path} has {size} bytes; the limit is {max_bytes}, set by max_bytes="
+            )
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)
         if len(content) > max_bytes:  # a device, or a file that grows
-            raise SerializationError(f"{path}: the limit is {max_bytes} bytes (max_bytes=)")
+            raise SerializationError(
+                f"{path} is too large; the limit is {max_bytes} bytes, set by max_bytes="
+            )
     except OSError as error:
-        raise SerializationError(f"{path}: cannot be read: {error}") from error
+        raise SerializationError(f"{path} cannot be read: {error}") from error
     try:
         with paused_gc(), contextlib.ExitStack() as stack:
             document = _parse(content)
@@ -291,7 +322,7 @@ def load_ir(path: str | Path, *, max_bytes: int = MAX_FILE_BYTES) -> IR:
 
 
 class _ConstantsFile:
-    """The `.safetensors` beside a JSON file, opened when the first constant is read."""
+    """The constants file of an IR file, opened when the first constant is read."""
 
     def __init__(self, path: Path, document: Any, stack: contextlib.ExitStack) -> None:
         self._path = path
@@ -304,29 +335,28 @@ class _ConstantsFile:
         try:
             file = self._open()
             if name not in self._keys:
-                raise Invalid(f"the constants file has no {name!r:.60}")
+                raise Invalid(
+                    f"the constants file {self._name!r:.80} does not contain {name!r:.60}"
+                )
             view = file.get_slice(name)
-            sizes = [size for size in meta.shape if isinstance(size, int)]
-            dtype = DTYPES[meta.dtype]
-            wanted = dtype.itemsize
-            for size in sizes:
-                wanted *= size
-            if view.get_dtype() != "U8" or view.get_shape() != [wanted]:
-                raise Invalid(f"the constants file holds another tensor than {meta.describe()}")
+            if view.get_dtype() != "U8" or view.get_shape() != [byte_size(meta)]:
+                raise Invalid(
+                    f"the constants file has {view.get_dtype()}{view.get_shape()}, "
+                    f"not the {byte_size(meta)} bytes of {meta.describe()}"
+                )
             raw = file.get_tensor(name)
         except (OSError, SafetensorError) as error:
             raise Invalid(f"the constants file {self._name!r:.80} is damaged: {error}") from None
-        if dtype is torch.bool and bool((raw > 1).any()):
-            raise Invalid("a bool constant with a byte that is neither 0 nor 1")
-        # The start of a tensor in the file need not be aligned for its dtype.
-        return raw.clone().view(dtype).reshape(sizes)
+        return constant_of(meta, raw)
 
     def _open(self) -> Any:
         if self._file is None:
             name = self._name
             if type(name) is not str or Path(name).name != name or name in ("", ".", ".."):
-                raise Invalid(f"constants_file is {name!r:.80}, which is no file beside it")
-            place = self._path.with_name(name)
+                raise Invalid(
+                    f"constants_file must name a file in the same folder, not {name!r:.80}"
+                )
+            place = self._path.parent / name
             if not place.is_file():
                 raise Invalid(f"the constants file {name!r:.80} is missing")
             self._file = self._stack.enter_context(safe_open(place, framework="pt", device="cpu"))

@@ -1,8 +1,8 @@
-"""What the command line names in text: models by import path or folder, tensors by type.
+"""Parses what the command line names as text: models by import path or folder, inputs by type.
 
 `pkg.module:name`   a model, a model class, or a function that returns a model
-`folder/`           a Hugging Face config folder (config.json); needs transformers
-`float32[1,3,224,224]`, `x=int64[2,16]`   an input, positional or keyword
+`folder/`           the folder of a Hugging Face config.json; needs transformers
+`float32[1,3,224,224]`, `x=int64[2,16]`   a positional and a keyword input
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ __all__ = ["UsageError", "build_model", "parse_inputs", "random_inputs", "random
 
 
 class UsageError(Exception):
-    """The command line says something that cannot be done."""
+    """The arguments of a command are invalid."""
 
 
 def build_model(target: str, device: str) -> torch.nn.Module:
-    """The model that a text names, in eval mode, on `device` ("meta": without weights)."""
+    """The named model, in eval mode, on `device` ("meta" for a model without weights)."""
     with torch.device(device):
         model = _from_folder(Path(target)) if Path(target).is_dir() else _from_import(target)
     return model.eval()
@@ -51,9 +51,12 @@ def _from_import(target: str) -> torch.nn.Module:
         try:
             found = found()
         except TypeError as error:
-            raise UsageError(f"{target!r}, called without arguments: {error}") from error
+            raise UsageError(
+                f"{target!r} cannot be called without arguments: {error}; "
+                "write a function that returns the model"
+            ) from error
     if not isinstance(found, torch.nn.Module):
-        raise UsageError(f"{target!r} is a {type(found).__name__}, not a model")
+        raise UsageError(f"{target!r} is a {type(found).__name__}, not a torch.nn.Module")
     return found
 
 
@@ -61,10 +64,12 @@ def _from_folder(folder: Path) -> torch.nn.Module:
     try:
         import transformers
     except ImportError as error:
-        raise UsageError("a Hugging Face config folder needs `pip install transformers`") from error
+        raise UsageError(
+            f"{folder}: transformers is not installed; run `pip install transformers`"
+        ) from error
     path = folder / "config.json"
     if not path.is_file():
-        raise UsageError(f"{folder}: no config.json")
+        raise UsageError(f"{folder} contains no config.json")
     names = json.loads(path.read_text(encoding="utf-8")).get("architectures") or []
     config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
     config.use_cache = False
@@ -83,7 +88,7 @@ def _split(spec: str) -> tuple[str | None, str]:
 
 
 def parse_inputs(specs: Sequence[str]) -> tuple[tuple[torch.Tensor, ...], dict[str, Any], Any]:
-    """Example inputs on meta, keyword inputs, and dynamic_shapes for sizes that are names.
+    """Positional and keyword inputs on the meta device, and the dynamic_shapes of named sizes.
 
     >>> args, kwargs, dynamic = parse_inputs(["float32[batch,4]", "mask=bool[batch]"])
     >>> args[0].shape, kwargs["mask"].shape, dynamic is not None
@@ -101,13 +106,13 @@ def parse_inputs(specs: Sequence[str]) -> tuple[tuple[torch.Tensor, ...], dict[s
         except Invalid as error:
             raise UsageError(f"input {spec!r}: {error}") from error
         if dtype not in DTYPES:
-            raise UsageError(f"input {spec!r}: an input is a tensor such as float32[1,3,224,224]")
+            raise UsageError(f"input {spec!r}: expected a tensor type such as float32[1,3,224,224]")
         dynamic = {}
         for i, size in enumerate(shape):
             if isinstance(size, str):
                 if not size.isidentifier():
                     raise UsageError(
-                        f"input {spec!r}: a dynamic size is a plain name, not {size!r}"
+                        f"input {spec!r}: a dynamic size must be a plain name, not {size!r}"
                     )
                 dynamic[i] = dims.setdefault(size, torch.export.Dim(size))
         sizes = [5 if isinstance(size, str) else size for size in shape]
@@ -127,7 +132,7 @@ def parse_inputs(specs: Sequence[str]) -> tuple[tuple[torch.Tensor, ...], dict[s
 
 
 def random_tensor(meta: TensorMeta, sizes: dict[str, int]) -> torch.Tensor | int:
-    """A value of that type: normal floats, small non-negative integers, coin flips."""
+    """A random value of that type: normal floats, integers from 0 to 7, or booleans."""
     if meta.is_scalar:
         return 2
     shape = [s if isinstance(s, int) else evaluate(s, sizes) for s in meta.shape]
@@ -140,7 +145,7 @@ def random_tensor(meta: TensorMeta, sizes: dict[str, int]) -> torch.Tensor | int
 
 
 def random_inputs(ir: IR, sizes: dict[str, int], seed: int) -> list[Any]:
-    """Random flat inputs of an IR; sizes that are not given are 4, or what their range allows."""
+    """Random flat inputs of an IR; a size that is not given is 4, or the nearest one allowed."""
     values = {}
     for symbol in ir.symbols.values():
         size = max(symbol.min, 4)
@@ -148,7 +153,7 @@ def random_inputs(ir: IR, sizes: dict[str, int], seed: int) -> list[Any]:
     unknown = set(sizes) - set(values)
     if unknown:
         known = ", ".join(values) or "none"
-        raise UsageError(f"no size is called {', '.join(sorted(unknown))}; known: {known}")
+        raise UsageError(f"unknown size {', '.join(sorted(unknown))}; the IR has: {known}")
     values |= sizes
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -1,7 +1,7 @@
-"""How values nest: PyTorch's pytree specs as plain data, and back.
+"""The structure of nested values: converts PyTorch's pytree specs to plain data, and back.
 
-A type is never imported because a file names it. A result whose type this process does not know
-to pytree comes back as a dict (if it is a mapping) or as a tuple.
+A type is never imported because a file names it. A result whose type is not registered with pytree
+in this process becomes a dict (if it is a mapping) or a tuple.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from torch_ir.ir import TreeSpec
 __all__ = ["flat_positions", "flatten_inputs", "from_pytree", "leaves", "unflatten"]
 
 MAX_DEPTH = 64
-"""Deeper nesting is refused, on conversion and on loading alike."""
+"""Deeper nesting is an error, in conversion and in loading."""
 
 
 def _type_name(kind: Any) -> str:
     entry = pytree.SUPPORTED_SERIALIZED_TYPES.get(kind)
     name = entry.serialized_type_name if entry is not None else None
-    # pytree fills in a marker where the registration gave no name.
+    # pytree uses a marker without a dot if the registration gave no name.
     return name if name and "." in name else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _keys(context: Any, count: int) -> list[Any] | None:
-    """The keys of a mapping-like node: dicts keep them as context, dataclasses nest them."""
+    """The keys of a mapping: they are the context of a dict, and inside that of a dataclass."""
     candidates = [context]
     if isinstance(context, tuple | list):
         candidates += list(context)
@@ -46,9 +46,9 @@ def _keys(context: Any, count: int) -> list[Any] | None:
 
 
 def from_pytree(spec: pytree.TreeSpec, leaf: Callable[[], TreeSpec], depth: int = 0) -> TreeSpec:
-    """Describe a pytree; `leaf()` gives the description of each leaf in turn."""
+    """Convert a pytree spec; `leaf()` returns the `TreeSpec` of each leaf in turn."""
     if depth > MAX_DEPTH:
-        raise ConversionError(f"inputs or outputs nest deeper than {MAX_DEPTH} levels")
+        raise ConversionError(f"the inputs or outputs are nested deeper than {MAX_DEPTH} levels")
     if spec.is_leaf():
         return leaf()
     children = [from_pytree(child, leaf, depth + 1) for child in spec.children()]
@@ -62,8 +62,8 @@ def from_pytree(spec: pytree.TreeSpec, leaf: Callable[[], TreeSpec], depth: int 
         for key in keys:
             if not isinstance(key, str | int | float | bool):
                 raise ConversionError(
-                    f"a dict of inputs or outputs has the key {key!r}; "
-                    "only str and numbers can be stored"
+                    f"a dict among the inputs or outputs has the key {key!r}; "
+                    "keys must be strings or numbers"
                 )
         return TreeSpec("dict", children, keys=keys, context=kind.__name__)
     if kind is collections.namedtuple:  # pytree's marker for every namedtuple
@@ -83,7 +83,7 @@ def from_pytree(spec: pytree.TreeSpec, leaf: Callable[[], TreeSpec], depth: int 
 
 
 def _dump_context(kind: Any, context: Any) -> str:
-    """The context as JSON text by the type's own registered function; "" if it has none."""
+    """The context as JSON text, by the type's registered function; "" if that is not possible."""
     entry = pytree.SUPPORTED_SERIALIZED_TYPES.get(kind)
     dump = entry.to_dumpable_context if entry is not None else None
     try:
@@ -100,14 +100,14 @@ def leaves(spec: TreeSpec) -> list[TreeSpec]:
 
 
 def _known_type(spec: TreeSpec) -> Any:
-    """The type this process has registered with pytree under that name, or None."""
+    """The type that is registered with pytree under that name in this process, or None."""
     return next(
         (kind for kind in pytree.SUPPORTED_NODES if _type_name(kind) == spec.type_name), None
     )
 
 
 def unflatten(spec: TreeSpec | None, values: Sequence[Any]) -> Any:
-    """Nest flat values as the tree says.
+    """Nest flat values as the tree describes.
 
     >>> pair = TreeSpec("dict", [TreeSpec("leaf", index=1), TreeSpec("constant")], keys=["a", "b"])
     >>> unflatten(pair, [10, 20])
@@ -127,7 +127,7 @@ def unflatten(spec: TreeSpec | None, values: Sequence[Any]) -> Any:
         pairs = zip(spec.keys or [], children, strict=True)
         return collections.OrderedDict(pairs) if spec.context == "OrderedDict" else dict(pairs)
     if spec.kind == "namedtuple":
-        # A class of that name and those fields; the model's own class is not imported for it.
+        # A new class of that name with those fields; the model's own class is not imported.
         fields = [str(key) for key in spec.keys or []]
         return collections.namedtuple(spec.type_name.rpartition(".")[2], fields)(*children)
     if spec.kind == "custom":
@@ -145,7 +145,7 @@ def _unflatten_custom(spec: TreeSpec, children: list[Any]) -> Any:
             return _unflatten_known(kind, json.loads(spec.context), children)
         except Exception as error:
             raise ExecutionError(
-                f"the result cannot be nested in a {spec.type_name}: its context is "
+                f"the result cannot be rebuilt as a {spec.type_name} with the context "
                 f"{spec.context!r:.200}: {type(error).__name__}: {error}"
             ) from error
     if spec.keys is not None:
@@ -154,7 +154,7 @@ def _unflatten_custom(spec: TreeSpec, children: list[Any]) -> Any:
 
 
 _FACTORIES = {kind.__name__: kind for kind in (bool, dict, float, int, list, set, str, tuple)}
-"""What a defaultdict may call: pytree would import whatever a file names."""
+"""What a defaultdict may call; pytree would import whatever a file names."""
 
 
 def _unflatten_known(kind: Any, context: Any, children: list[Any]) -> Any:
@@ -169,8 +169,8 @@ def _unflatten_known(kind: Any, context: Any, children: list[Any]) -> Any:
     return pytree.SUPPORTED_NODES[kind].unflatten_fn(children, context)
 
 
-def flat_positions(spec: TreeSpec, path: str = "") -> dict[int, str]:
-    """Where each leaf sits: index -> path such as `args[0]['mask']`, for error messages."""
+def flat_positions(spec: TreeSpec, path: str) -> dict[int, str]:
+    """Place of each leaf below `path`, for error messages: index -> `args[0]['mask']`."""
     if spec.kind == "leaf":
         assert spec.index is not None
         return {spec.index: path}
@@ -182,11 +182,11 @@ def flat_positions(spec: TreeSpec, path: str = "") -> dict[int, str]:
 
 
 def flatten_inputs(spec: TreeSpec, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-    """The flat inputs of a call that must nest like the exported one."""
+    """The flat inputs of a call, whose structure must be that of the exported call."""
     positional, keyword = spec.children
     if len(args) != len(positional.children):
         raise ExecutionError(
-            f"{len(args)} positional inputs given, the model was extracted with "
+            f"got {len(args)} positional inputs; the model was extracted with "
             f"{len(positional.children)}"
         )
     names = [str(key) for key in keyword.keys or []]
@@ -212,7 +212,7 @@ def _flatten(spec: TreeSpec, value: Any, into: list[Any], where: str) -> None:
         if type(value) is not type(spec.value) or not same:
             raise ExecutionError(
                 f"{where}: the model was extracted with the constant {spec.value!r}, "
-                f"got {value!r}; extract it again for another value"
+                f"got {value!r}; extract it again with the other value"
             )
         return
     items = _children(spec, value, where)
@@ -232,8 +232,8 @@ def _children(spec: TreeSpec, value: Any, where: str) -> list[Any]:
     if spec.kind in ("tuple", "list", "namedtuple"):
         if not isinstance(value, tuple | list) or len(value) != len(spec.children):
             raise ExecutionError(
-                f"{where}: expected a {expected} of {len(spec.children)}, "
-                f"got {type(value).__name__}"
+                f"{where}: expected a {expected} of {len(spec.children)} items, "
+                f"got {_describe(value)}"
             )
         return list(value)
     node = pytree.SUPPORTED_NODES.get(type(value))
@@ -242,7 +242,11 @@ def _children(spec: TreeSpec, value: Any, where: str) -> list[Any]:
         items = [value[key] for key in spec.keys if key in value]
     if items is None or len(items) != len(spec.children):
         raise ExecutionError(
-            f"{where}: expected {expected} with {len(spec.children)} items, "
-            f"got {type(value).__name__}"
+            f"{where}: expected a {expected} of {len(spec.children)} items, got {_describe(value)}"
         )
     return items
+
+
+def _describe(value: Any) -> str:
+    kind = f"a {type(value).__name__}"
+    return f"{kind} of {len(value)}" if isinstance(value, tuple | list | dict) else kind

@@ -1,4 +1,4 @@
-"""Symbolic sizes: evaluates expressions such as `2*s0 + 1`, and binds symbols from input shapes.
+"""Evaluates symbolic sizes such as `2*s0 + 1`, and finds the symbols from the input shapes.
 
 Expressions come from files, so they are parsed to a tree of known node types, never `eval`ed.
 """
@@ -19,7 +19,7 @@ __all__ = ["bind_symbols", "evaluate", "free_symbols"]
 MAX_EXPRESSION = 4096
 _MAX_EXPONENT = 64
 _MAX_SIZE = 2**128
-"""No size comes near it; a hostile expression grows no further."""
+"""Larger than any size, and a limit for hostile expressions."""
 
 _BINARY: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -43,7 +43,7 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {
 @functools.lru_cache(maxsize=4096)
 def _parse(expression: str) -> ast.expr:
     if len(expression) > MAX_EXPRESSION:
-        raise ValueError(f"size expression longer than {MAX_EXPRESSION} characters")
+        raise ValueError(f"a size expression is longer than {MAX_EXPRESSION} characters")
     try:
         return ast.parse(expression, mode="eval").body
     except (SyntaxError, RecursionError, MemoryError) as error:
@@ -68,17 +68,17 @@ def _number(node: ast.expr, values: Mapping[str, int]) -> int:
         case ast.BinOp(left=left, op=ast.Pow(), right=right):
             exponent = _evaluate(right, values)
             if not 0 <= exponent <= _MAX_EXPONENT:
-                raise ValueError(f"exponent {exponent} in a size expression")
+                raise ValueError(f"a size expression has the exponent {exponent}")
             return _evaluate(left, values) ** exponent
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             return _BINARY[type(op)](_evaluate(left, values), _evaluate(right, values))
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in _FUNCTIONS:
             return _FUNCTIONS[name](*(_evaluate(argument, values) for argument in arguments))
-    raise ValueError(f"{ast.unparse(node)!r} is not a size that the inputs determine")
+    raise ValueError(f"the inputs do not determine the size {ast.unparse(node)!r}")
 
 
 def evaluate(expression: str, values: Mapping[str, int]) -> int:
-    """The number that an expression stands for.
+    """The value of an expression. Raises ValueError.
 
     >>> evaluate("2*s0 + Max(1, s1)", {"s0": 3, "s1": 4})
     10
@@ -90,7 +90,7 @@ def evaluate(expression: str, values: Mapping[str, int]) -> int:
 
 
 def free_symbols(expression: str) -> set[str]:
-    """Names in an expression that stand for sizes."""
+    """The symbols in an expression."""
     return {
         node.id
         for node in ast.walk(_parse(expression))
@@ -99,10 +99,9 @@ def free_symbols(expression: str) -> set[str]:
 
 
 def solve(expression: str, size: int, values: Mapping[str, int]) -> dict[str, int]:
-    """The one symbol of an expression that `values` lacks, so that the expression gives `size`.
+    """Solve `expression = size` for the one symbol that `values` lacks; {} without a solution.
 
-    Derived sizes are linear (`2*s0 + 1`), the only kind that PyTorch lets a user write. Empty if
-    there is no such number.
+    Only linear expressions (`2*s0 + 1`) are solved: PyTorch lets a user write no others.
 
     >>> solve("2*s0 + 1", 7, {}), solve("2*s0", 7, {}), solve("s0*s1", 6, {"s0": 2})
     ({'s0': 3}, {}, {'s1': 3})
@@ -127,10 +126,10 @@ def bind_symbols(
     shapes: Sequence[Sequence[int]],
     numbers: Mapping[str, int],
 ) -> dict[str, int]:
-    """Values of all symbols that the inputs determine; every size checked against them.
+    """Find the values of the symbols, and check every size of the inputs against them.
 
-    `shapes` are the actual shapes, beside `inputs`; `numbers` the values of inputs that are Python
-    numbers, by their expression. Raises `ExecutionError` naming the input and the dimension.
+    `shapes` are the actual shapes of `inputs`; `numbers` are the values of inputs that are Python
+    numbers, by expression. Raises an `ExecutionError` that names the input and the dimension.
     """
     values: dict[str, int] = dict(numbers)
     for meta, shape in zip(inputs, shapes, strict=True):
@@ -147,7 +146,7 @@ def bind_symbols(
             continue
         if size < symbol.min or (symbol.max is not None and size > symbol.max):
             upper = "" if symbol.max is None else f" and at most {symbol.max}"
-            raise ExecutionError(f"size {name} = {size} must be at least {symbol.min}{upper}")
+            raise ExecutionError(f"the size {name} = {size} must be at least {symbol.min}{upper}")
     for meta, shape in zip(inputs, shapes, strict=True):
         for dim, (expected, size) in enumerate(zip(meta.shape, shape, strict=True)):
             if isinstance(expected, int):
@@ -157,13 +156,13 @@ def bind_symbols(
                     wanted = evaluate(expected, values)
                 except ValueError as error:
                     raise ExecutionError(
-                        f"input {meta.name}: dimension {dim} is {size}, which {expected} cannot be "
-                        f"({error}); expected {meta.describe()}, got shape {list(shape)}"
+                        f"input {meta.name}: dimension {dim} is {size}, which is no value of "
+                        f"{expected} ({error}); expected {meta.describe()}, got {list(shape)}"
                     ) from error
             if size != wanted:
                 said = "" if str(wanted) == str(expected) else f" ({expected})"
                 raise ExecutionError(
-                    f"input {meta.name}: dimension {dim} is {size}, the IR says {wanted}{said}; "
-                    f"expected {meta.describe()}, got shape {list(shape)}"
+                    f"input {meta.name}: dimension {dim} is {size}, the IR expects {wanted}{said}; "
+                    f"expected {meta.describe()}, got {list(shape)}"
                 )
     return values

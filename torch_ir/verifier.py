@@ -1,6 +1,6 @@
-"""Compares an IR's results with those of the model it was extracted from.
+"""Compares the results of an IR with those of the model it was extracted from.
 
-The model and the caller's tensors are left as they were, also where the model mutates them.
+The model and the caller's tensors are left unchanged, also if the model mutates them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ DEFAULT_TOLERANCE = 1e-4
 
 @dataclass(slots=True)
 class OutputComparison:
-    """One value, the model's beside the IR's."""
+    """Comparison of one value of the model with the IR's."""
 
     name: str
-    """Where it sits in the result (`['logits']`), `mutation of <key>`, or a node's name."""
+    """Its place in the result (`['logits']`), `mutation of <key>`, or a node's name."""
     matches: bool
     reason: str = ""
-    """Why it does not match; "" if it does."""
+    """How it differs; "" if it matches."""
     max_abs_error: float = 0.0
     max_rel_error: float = 0.0
     snr_db: float = math.inf
@@ -43,14 +43,14 @@ class OutputComparison:
 
 @dataclass(slots=True)
 class VerificationReport:
-    """What `verify_ir` found."""
+    """The result of `verify_ir`; `str(report)` is a summary."""
 
     is_valid: bool
     outputs: list[OutputComparison] = field(default_factory=list)
     error_message: str | None = None
-    """Why nothing could be compared: the IR failed to run, or its structure differs."""
+    """Why nothing could be compared: the IR failed to run, or its result has another structure."""
     first_departing_node: OutputComparison | None = None
-    """On request: the first node whose value is not the model's."""
+    """With `node_by_node`: the first node whose value differs from the model's."""
     nodes_compared: int = 0
 
     @property
@@ -75,22 +75,22 @@ class VerificationReport:
             lines.append(f"  {self.error_message}")
         lines += [f"  {o.name}: {o.reason}" for o in self.outputs if not o.matches][:20]
         if self.nodes_compared:
-            lines.append(f"  {self.nodes_compared} nodes compared one by one")
+            lines.append(f"  {self.nodes_compared} nodes compared")
         if self.first_departing_node is not None:
             node = self.first_departing_node
-            lines.append(f"  first node that departs: {node.name}: {node.reason}")
+            lines.append(f"  first node that differs: {node.name}: {node.reason}")
         return "\n".join(lines)
 
 
 def compare_values(
     name: str, expected: Any, actual: Any, rtol: float, atol: float
 ) -> OutputComparison:
-    """Compare two leaves; NaN equals NaN, and dtype and shape count."""
+    """Compare two leaves. NaN equals NaN; dtype and shape must be equal too."""
     if not isinstance(expected, torch.Tensor) or not isinstance(actual, torch.Tensor):
         return _compare_numbers(name, expected, actual, rtol, atol)
     if expected.dtype != actual.dtype or expected.shape != actual.shape:
         reason = (
-            f"the model gives {expected.dtype}{list(expected.shape)}, "
+            f"the model returns {expected.dtype}{list(expected.shape)}, "
             f"the IR {actual.dtype}{list(actual.shape)}"
         )
         return OutputComparison(name, False, reason, math.inf, math.inf, -math.inf)
@@ -98,7 +98,7 @@ def compare_values(
     left, right = expected.detach().cpu().to(wide), actual.detach().cpu().to(wide)
     same = (left == right) | (left.isnan() & right.isnan())
     error = torch.where(same, 0.0, (left - right).abs())
-    error = torch.where(error.isnan(), math.inf, error)  # one is NaN or infinite, the other not
+    error = torch.where(error.isnan(), math.inf, error)  # only one of them is NaN or infinite
     bad = error.isinf() | (error > atol + rtol * left.abs())
     if error.numel() == 0:
         return OutputComparison(name, True)
@@ -115,8 +115,8 @@ def compare_values(
         worst = int(error.flatten().argmax())
         index = [int(i) for i in torch.unravel_index(torch.tensor(worst), error.shape)]
         comparison.reason = (
-            f"{int(bad.sum())} of {bad.numel()} values differ, the most at {index}: "
-            f"the model gives {left.flatten()[worst].item()}, "
+            f"{int(bad.sum())} of {bad.numel()} values differ; the largest difference is at "
+            f"{index}: the model returns {left.flatten()[worst].item()}, "
             f"the IR {right.flatten()[worst].item()}"
         )
     return comparison
@@ -129,26 +129,28 @@ def _snr(signal: torch.Tensor, error: torch.Tensor) -> float:
     noise = float((error[usable] ** 2).sum())
     power = float((signal[usable].abs() ** 2).sum())
     if noise == 0:
-        return -math.inf  # only NaN or infinity differs
+        return -math.inf  # only NaN or infinite values differ
     return 10 * math.log10(power / noise) if power > 0 else -math.inf
 
 
 def _compare_numbers(
     name: str, expected: Any, actual: Any, rtol: float, atol: float
 ) -> OutputComparison:
+    reason = f"the model returns {expected!r:.60}, the IR {actual!r:.60}"
     if type(expected) is not type(actual):
-        reason = f"the model gives {expected!r:.60}, the IR {actual!r:.60}"
         return OutputComparison(name, False, reason, math.inf, math.inf, -math.inf)
     if isinstance(expected, float):
         left = torch.tensor(expected, dtype=torch.float64)
         return compare_values(name, left, torch.tensor(actual, dtype=torch.float64), rtol, atol)
     matches = bool(expected == actual)
-    reason = "" if matches else f"the model gives {expected!r:.60}, the IR {actual!r:.60}"
-    return OutputComparison(name, matches, reason)
+    return OutputComparison(name, matches, "" if matches else reason)
 
 
 def _structure(value: Any) -> Any:
-    """Shape of a nested result. A type that the IR could not rebuild counts as its plain kind."""
+    """Structure of a nested result; a mapping or sequence of any type counts as a plain one.
+
+    The IR cannot always rebuild the model's own type.
+    """
     if isinstance(value, Mapping):
         return {key: _structure(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
@@ -161,7 +163,7 @@ def _structure(value: Any) -> Any:
 
 
 def _leaves(value: Any, path: str = "") -> list[tuple[str, Any]]:
-    """Leaves with their paths; mappings by key, so that a dict equals a ModelOutput."""
+    """Leaves with their paths; those of a mapping by key, so that a dict matches a ModelOutput."""
     if isinstance(value, Mapping):
         items = value.items()
         return [found for key, item in items for found in _leaves(item, f"{path}[{key!r}]")]
@@ -175,20 +177,23 @@ def _leaves(value: Any, path: str = "") -> list[tuple[str, Any]]:
 
 @contextmanager
 def _unchanged(model: torch.nn.Module, ir: IR) -> Iterator[None]:
-    """Put back the buffers that the model's run mutates."""
-    tensors = dict(model.named_buffers(remove_duplicate=False))
-    tensors |= dict(model.named_parameters(remove_duplicate=False))
-    kept = {
-        m.target: tensors[m.target].detach().clone()
-        for m in ir.mutations
-        if m.kind == "buffer" and m.target in tensors
-    }
+    """Restore the buffers that a run of the model mutates."""
+    tensors = _mutated_state(model, ir)
+    kept = _copied(tensors)
     try:
         yield
     finally:
         with torch.no_grad():
             for key, old in kept.items():
                 tensors[key].copy_(old)
+
+
+def _mutated_state(model: torch.nn.Module, ir: IR) -> dict[str, torch.Tensor]:
+    """The model's own buffers and parameters that a run mutates, by key."""
+    tensors = dict(model.named_buffers(remove_duplicate=False))
+    tensors |= dict(model.named_parameters(remove_duplicate=False))
+    keys = [m.target for m in ir.mutations if m.kind == "buffer" and m.target in tensors]
+    return {key: tensors[key] for key in keys}
 
 
 def _copied(value: Any) -> Any:
@@ -198,19 +203,12 @@ def _copied(value: Any) -> Any:
 def _run_model(
     model: torch.nn.Module, ir: IR, inputs: Sequence[Any], kwargs: Mapping[str, Any], seed: int
 ) -> tuple[Any, dict[str, torch.Tensor]]:
-    """The model's result, and what it left in the buffers and inputs that it mutates."""
+    """The model's result, and the new contents of the buffers and inputs that it mutates."""
     arguments, keywords = _copied(tuple(inputs)), _copied(dict(kwargs))
     with _unchanged(model, ir), torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         result = model(*arguments, **keywords)
-        state = dict(model.named_buffers(remove_duplicate=False))
-        state |= dict(model.named_parameters(remove_duplicate=False))
-        mutated = {
-            m.target: state[m.target].detach().clone()
-            for m in ir.mutations
-            if m.kind == "buffer" and m.target in state
-        }
-        result = _copied(result)
+        result, mutated = _copied((result, _mutated_state(model, ir)))
     flat = pytree.tree_leaves((arguments, keywords))
     tensors = [value for value in flat if isinstance(value, torch.Tensor)]
     names = [meta.name for meta in ir.graph_inputs if not meta.is_scalar]
@@ -231,7 +229,22 @@ def verify_ir(
     kwargs: Mapping[str, Any] | None = None,
     node_by_node: bool = False,
 ) -> tuple[bool, VerificationReport]:
-    """Run the IR with weights from a file and compare with the model, which has its own."""
+    """Run the IR with the weights of a file, run the model with its own, and compare the results.
+
+    Returns whether all values match, and a report. The arguments are those of
+    `verify_ir_with_state_dict`.
+
+    >>> import tempfile
+    >>> from torch_ir import extract_ir
+    >>> model, x = torch.nn.Linear(3, 2), torch.ones(1, 3)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     torch.save(model.state_dict(), f"{folder}/weights.pt")
+    ...     passed, report = verify_ir(
+    ...         extract_ir(model, (x,)), f"{folder}/weights.pt", model, (x,)
+    ...     )
+    >>> passed, report.max_abs_error
+    (True, 0.0)
+    """
     try:
         weights = load_weights(weights_path, ir)
     except TorchIRError as error:
@@ -260,10 +273,12 @@ def verify_ir_with_state_dict(
     node_by_node: bool = False,
     seed: int = 0,
 ) -> tuple[bool, VerificationReport]:
-    """Run the IR with these weights and compare with the model.
+    """Run the IR with these weights, run the model with its own, and compare the results.
 
-    Non-persistent buffers, which no state_dict holds, are taken from the model. With
-    `node_by_node` the first node whose value departs from the model's is named.
+    Returns whether all values match, and a report. Values match within `atol + rtol * |expected|`.
+    Non-persistent buffers, which no state_dict contains, are taken from the model. With
+    `node_by_node`, the report names the first node whose value differs. `seed` makes random ops
+    of both runs draw the same numbers.
 
     >>> from torch_ir import extract_ir
     >>> model, x = torch.nn.Linear(3, 2), torch.ones(1, 3)
@@ -309,7 +324,7 @@ def verify_ir_with_state_dict(
 def _compare(expected: Any, actual: Any, rtol: float, atol: float) -> VerificationReport:
     if _structure(expected) != _structure(actual):
         message = (
-            "the results nest differently\n"
+            "the results have different structures\n"
             f"    model: {_structure(expected)!s:.500}\n    IR:    {_structure(actual)!s:.500}"
         )
         return VerificationReport(False, error_message=message)
@@ -335,7 +350,7 @@ def _find_departure(
     rtol: float,
     atol: float,
 ) -> None:
-    """Compare node by node with the model traced anew and run by PyTorch's own interpreter."""
+    """Compare node by node with a new trace of the model, run by PyTorch's own interpreter."""
     reference = reference_values(ir, model, _copied(tuple(inputs)), _copied(kwargs))
     for node in ir.nodes:
         if node.name not in reference or node.name not in seen:

@@ -1,7 +1,7 @@
-"""Weights from files: reads what an IR needs, memory-mapped where the format allows.
+"""Loads the weights that an IR needs, memory-mapped where the format allows it.
 
 Formats: `.safetensors`; `.pt`, `.pth`, `.bin` (`torch.load` with `weights_only=True`); an index
-of shards (`*.index.json`); a folder that holds one of these under Hugging Face's names.
+of shards (`*.index.json`); a folder that contains one of these under Hugging Face's names.
 """
 
 from __future__ import annotations
@@ -33,24 +33,31 @@ _SHOWN = 8
 
 
 def load_weights(path: str | Path, ir: IR | None = None) -> dict[str, torch.Tensor]:
-    """Tensors by state_dict key. With an IR, only the keys it needs are read.
+    """Load tensors by state_dict key from a file or folder; with an IR, only those it needs.
 
-    Raises `WeightLoadError` if the file cannot be read as weights; whether all are there is
-    checked by `match_weights`, as for weights that come from elsewhere.
+    Reads `.safetensors`, `.pt`, `.pth`, `.bin`, an `.index.json` of shards, or a folder with one of
+    these. Raises `WeightLoadError` if the file cannot be read; missing keys are found when the IR
+    is run.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     torch.save({"bias": torch.zeros(2)}, f"{folder}/weights.pt")
+    ...     load_weights(f"{folder}/weights.pt")
+    {'bias': tensor([0., 0.])}
     """
     path = Path(path)
     wanted = None if ir is None else _wanted_keys(ir)
     try:
         return _load(path, wanted)
     except (OSError, SafetensorError, pickle.UnpicklingError, RuntimeError, ValueError) as error:
-        raise WeightLoadError(f"{path}: not readable as weights: {error}") from error
+        raise WeightLoadError(f"{path} cannot be read as weights: {error}") from error
 
 
 def _load(path: Path, wanted: Collection[str] | None) -> dict[str, torch.Tensor]:
     if path.is_dir():
         return _load(_file_of_folder(path), wanted)
     if not path.is_file():
-        raise WeightLoadError(f"{path}: no such file")
+        raise WeightLoadError(f"{path} does not exist")
     if path.name.endswith(".index.json"):
         return _load_index(path, wanted)
     if path.suffix == ".safetensors":
@@ -58,13 +65,13 @@ def _load(path: Path, wanted: Collection[str] | None) -> dict[str, torch.Tensor]
     if path.suffix in _PICKLED:
         return _load_pt(path, wanted)
     raise WeightLoadError(
-        f"{path}: unknown kind of weight file {path.suffix!r}; "
-        "known: .safetensors, .pt, .pth, .bin, .index.json, or a folder"
+        f"{path}: unknown type of weight file {path.suffix!r}; "
+        "expected .safetensors, .pt, .pth, .bin, .index.json, or a folder"
     )
 
 
 def weight_files(path: str | Path) -> list[Path]:
-    """The files that `load_weights(path)` reads, as far as they can be told."""
+    """The files that `load_weights(path)` would read; only `path` if it is damaged."""
     path = Path(path)
     try:
         if path.is_dir():
@@ -72,7 +79,7 @@ def weight_files(path: str | Path) -> list[Path]:
         if path.name.endswith(".index.json"):
             return [path, *(path.parent / shard for shard in set(_read_index(path).values()))]
     except (WeightLoadError, OSError, ValueError):
-        pass  # load_weights says what is wrong
+        pass  # load_weights raises the same error with its reason
     return [path]
 
 
@@ -80,20 +87,23 @@ def _file_of_folder(path: Path) -> Path:
     for name in _FOLDER_NAMES:
         if (path / name).exists():
             return path / name
-    raise WeightLoadError(f"{path}: holds none of {', '.join(_FOLDER_NAMES)}")
+    raise WeightLoadError(f"{path} contains none of {', '.join(_FOLDER_NAMES)}")
 
 
 def _read_index(path: Path) -> dict[str, str]:
-    """Key -> name of the shard, a file beside the index."""
+    """Key -> file name of its shard, which is in the folder of the index."""
     if path.stat().st_size > _MAX_INDEX_BYTES:
-        raise WeightLoadError(f"{path}: an index larger than {_MAX_INDEX_BYTES} bytes")
+        raise WeightLoadError(f"{path} is larger than {_MAX_INDEX_BYTES} bytes, too large an index")
     index = json.loads(path.read_text(encoding="utf-8"))
     shards = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(shards, dict):
-        raise WeightLoadError(f"{path}: no weight_map in the index")
+        raise WeightLoadError(f"{path} has no weight_map")
     for key, shard in shards.items():
         if not _is_shard_name(shard):
-            raise WeightLoadError(f"{path}: {key!r} is in {shard!r}, which is no file beside it")
+            raise WeightLoadError(
+                f"{path}: the shard of {key!r} must be a weight file in the same folder, "
+                f"not {shard!r}"
+            )
     return shards
 
 
@@ -114,7 +124,7 @@ def _load_index(path: Path, wanted: Collection[str] | None) -> dict[str, torch.T
     for shard, keys in by_shard.items():
         loaded = _load(path.parent / shard, keys)
         if lost := [key for key in keys if key not in loaded]:
-            raise WeightLoadError(f"{path}: {shard} lacks what the index says: {_some(lost)}")
+            raise WeightLoadError(f"{path}: {shard} does not contain {_some(lost)}")
         found.update(loaded)
     return found
 
@@ -126,15 +136,15 @@ def _load_safetensors(path: Path, wanted: Collection[str] | None) -> dict[str, t
 
 
 def _load_pt(path: Path, wanted: Collection[str] | None) -> dict[str, torch.Tensor]:
-    mapped = zipfile.is_zipfile(path)  # files of before PyTorch 1.6 cannot be memory-mapped
+    mapped = zipfile.is_zipfile(path)  # the format before PyTorch 1.6 cannot be memory-mapped
     loaded = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     if not isinstance(loaded, Mapping):
-        raise WeightLoadError(f"{path}: holds a {type(loaded).__name__}, not a state_dict")
+        raise WeightLoadError(f"{path} contains a {type(loaded).__name__}, not a state_dict")
     odd = [str(k) for k, v in loaded.items() if not isinstance(v, torch.Tensor)]
     if odd:
         raise WeightLoadError(
-            f"{path}: not a state_dict: {_some(odd)} are no tensors; "
-            "load it yourself and pass the state_dict inside as weights="
+            f"{path} is not a state_dict: {_some(odd)} are not tensors; "
+            "load it with torch.load and pass the state_dict inside it as weights="
         )
     return {key: value for key, value in loaded.items() if wanted is None or key in wanted}
 
@@ -163,14 +173,15 @@ def _wanted_keys(ir: IR) -> set[str]:
 def match_weights(
     ir: IR, weights: Mapping[str, torch.Tensor], *, allow_surplus: bool = False
 ) -> list[torch.Tensor]:
-    """The tensors of `needed_weights(ir)`, in its order, each checked.
+    """The tensors of `needed_weights(ir)`, in that order, each checked.
 
-    Raises one `WeightLoadError` that lists everything that is missing, surplus or of another
+    Raises one `WeightLoadError` that lists all weights that are missing, unexpected, or of another
     shape or dtype.
     """
     if not isinstance(weights, Mapping):
         raise WeightLoadError(
-            f"weights must be a state_dict, not a {type(weights).__name__}; a file is weights_path="
+            f"weights must be a state_dict, not a {type(weights).__name__}; "
+            "pass a file as weights_path="
         )
     found: list[torch.Tensor] = []
     missing: list[str] = []
@@ -183,22 +194,24 @@ def match_weights(
             missing.append(key)
             continue
         if not isinstance(tensor, torch.Tensor):
-            wrong.append(f"{key}: the IR says {meta.describe()}, got {tensor!r:.60}")
+            wrong.append(f"{key}: expected {meta.describe()}, got {tensor!r:.60}")
             continue
         if tuple(tensor.shape) != meta.shape or dtype_name(tensor.dtype) != meta.dtype:
             actual = f"{dtype_name(tensor.dtype)}{list(tensor.shape)}"
-            wrong.append(f"{key}: the IR says {meta.describe()}, got {actual}")
+            wrong.append(f"{key}: expected {meta.describe()}, got {actual}")
         found.append(tensor)
     problems = _missing_text(ir, missing)
     if wrong:
-        problems += ["of another shape or dtype:", *(f"  {line}" for line in wrong[:_SHOWN])]
+        problems += ["wrong shape or dtype:", *(f"  {line}" for line in wrong[:_SHOWN])]
         problems += [f"  and {len(wrong) - _SHOWN} more"] if len(wrong) > _SHOWN else []
     if not allow_surplus:
         surplus = sorted(map(str, set(weights) - _known_keys(ir)))
         if surplus:
-            problems.append(f"not weights of this model: {_some(surplus)}")
+            problems.append(
+                f"not weights of this model: {_some(surplus)}; allow_surplus=True ignores them"
+            )
     if problems:
-        raise WeightLoadError("the weights do not fit the IR\n  " + "\n  ".join(problems))
+        raise WeightLoadError("the weights do not match the IR\n  " + "\n  ".join(problems))
     return found
 
 
@@ -208,8 +221,8 @@ def _missing_text(ir: IR, missing: list[str]) -> list[str]:
     problems = [f"missing: {_some(plain)}"] if plain else []
     if lost:
         problems.append(
-            f"missing, and in no checkpoint (non-persistent): {_some(lost)}; extract from a model "
-            "that has their values (not on meta), or add them to weights="
+            f"missing non-persistent buffers, which checkpoints do not contain: {_some(lost)}; "
+            "extract the IR from a model with real values (not on meta), or add them to weights="
         )
     return problems
 

@@ -44,5 +44,5 @@ def test_a_damaged_context_of_a_result(context: str) -> None:
     ir = extract_ir(Factory(), (X,))
     assert ir.out_spec is not None
     ir.out_spec.context = context
-    with pytest.raises(ExecutionError, match=r"cannot be nested in a collections\.defaultdict"):
+    with pytest.raises(ExecutionError, match=r"cannot be rebuilt as a collections\.defaultdict"):
         execute_ir(ir, (X,))

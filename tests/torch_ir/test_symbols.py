@@ -22,9 +22,9 @@ def test_wrong_sizes_of_dynamic_inputs() -> None:
     ir = extract_ir(Two(), (X, X), dynamic_shapes=({0: n}, {0: n}))
     with pytest.raises(ExecutionError, match="must be at least 2 and at most 5"):
         execute_ir(ir, (torch.ones(6, 4), torch.ones(6, 4)))
-    with pytest.raises(ExecutionError, match="input b: dimension 0 is 3, the IR says 4"):
+    with pytest.raises(ExecutionError, match="input b: dimension 0 is 3, the IR expects 4"):
         execute_ir(ir, (torch.ones(4, 4), torch.ones(3, 4)))
-    with pytest.raises(ExecutionError, match="input b: dimension 1 is 5, the IR says 4"):
+    with pytest.raises(ExecutionError, match="input b: dimension 1 is 5, the IR expects 4"):
         execute_ir(ir, (torch.ones(3, 4), torch.ones(3, 5)))
 
 

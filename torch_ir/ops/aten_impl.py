@@ -1,4 +1,4 @@
-"""What runs for an `op_type` that is no ATen op: `getitem` and the arithmetic on sizes."""
+"""Functions for ops outside ATen: `getitem`, and the arithmetic on sizes."""
 
 from __future__ import annotations
 
@@ -40,4 +40,4 @@ PYTHON_OPS: dict[str, Callable[..., Any]] = {
     **_functions(math, "math", _MATH),
     **_functions(torch, "torch", _TORCH),
 }
-"""The whole set: an IR cannot name any other Python function."""
+"""All of them; an IR cannot call any other Python function."""

@@ -1,9 +1,9 @@
-"""Names of ops: from an FX target to `op_type`, and from `op_type` back to PyTorch's op.
+"""Names of ops: from an FX call target to an `op_type`, and back to PyTorch's op.
 
 An `op_type` is looked up, never imported or evaluated:
 
 `aten.add.Tensor`      `torch.ops.<namespace>.<op>.<overload>`, in an allowed namespace
-`getitem`              picks one result of a node with several
+`getitem`              selects one result of a node that has several
 `operator.mul`, ...    arithmetic on sizes, from the fixed table in aten_impl.py
 `higher_order.cond`    an op that calls subgraphs, from the fixed table in higher_order.py
 """
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 DENIED_OPS = frozenset({"aten.from_file", "aten.save"})
-"""Ops that reach outside the process (files): a graph from a stranger must not call them."""
+"""Ops that read or write files; an IR from an untrusted source must not call them."""
 
 HIGHER_ORDER_ARGUMENTS: dict[str, tuple[str, ...]] = {
     "associative_scan": ("combine_fn", "xs", "additional_inputs"),
@@ -43,7 +43,7 @@ HIGHER_ORDER_ARGUMENTS: dict[str, tuple[str, ...]] = {
     "wrap_with_autocast": ("device_type", "dtype", "enabled", "cache_enabled", "wrapped_fn"),
     "wrap_with_set_grad_enabled": ("enabled", "wrapped_fn"),
 }
-"""Higher-order ops have no schema in PyTorch; these are the parameter names of their calls."""
+"""Parameter names of higher-order ops, which have no schema in PyTorch."""
 
 _PYTHON_MODULES = {operator: "operator", math: "math", torch: "torch"}
 
@@ -74,11 +74,13 @@ def op_type_of(target: Any) -> str:
         for module, prefix in _PYTHON_MODULES.items():
             if getattr(module, name, None) is target:
                 return f"{prefix}.{name}"
-    raise ConversionError(f"the graph calls {target!r}, which is neither an op nor size arithmetic")
+    raise ConversionError(
+        f"the graph calls {target!r}, which is neither an op nor arithmetic on sizes"
+    )
 
 
 class Parameter(NamedTuple):
-    """One argument of a schema: what a call needs to know of it."""
+    """The properties of a schema argument that a call depends on."""
 
     name: str
     kwarg_only: bool
@@ -87,7 +89,7 @@ class Parameter(NamedTuple):
 
 @functools.cache
 def parameters(overload: OpOverload) -> tuple[Parameter, ...]:
-    """All arguments of an op; reading them from the schema each time is slow."""
+    """All arguments of an op, cached because reading a schema is slow."""
     return tuple(
         Parameter(a.name, a.kwarg_only, a.alias_info is not None and a.alias_info.is_write)
         for a in schema_of(overload).arguments
@@ -98,7 +100,7 @@ _resolved: dict[str, OpOverload] = {}
 
 
 def resolve_overload(op_type: str) -> OpOverload | None:
-    """PyTorch's op of that name; None if it does not exist here or may not be called.
+    """PyTorch's op of that name; None if it does not exist or an IR may not call it.
 
     >>> resolve_overload("aten.relu.default")
     <OpOverload(op='aten.relu', overload='default')>

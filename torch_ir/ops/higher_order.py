@@ -1,6 +1,6 @@
-"""What runs for `higher_order.*`: ops that call subgraphs. Sorted by name.
+"""Functions for `higher_order.*`, the ops that call subgraphs. Sorted by name.
 
-A subgraph arrives as a function from a list of values to a list of values. `scan` and `map` work
+A subgraph is passed as a function from a list of values to a list of values. `scan` and `map` work
 along dimension 0; PyTorch moves other dimensions there before it records the call.
 """
 
@@ -67,7 +67,7 @@ def wrap_with_autocast(
 
 def _length(xs: Sequence[Any], op: str) -> int:
     if not xs or xs[0].shape[0] == 0:
-        raise ExecutionError(f"{op} over nothing: the scanned inputs have length 0")
+        raise ExecutionError(f"{op} needs at least one step, but its inputs have length 0")
     return int(xs[0].shape[0])
 
 
@@ -75,4 +75,4 @@ HIGHER_ORDER_OPS: dict[str, Callable[..., list[Any]]] = {
     f"higher_order.{function.__name__}": function
     for function in (cond, map_impl, scan, while_loop, wrap_with_autocast)
 }
-"""The whole set; another higher-order op needs `register_executor`."""
+"""All of them; any other higher-order op needs `register_executor`."""

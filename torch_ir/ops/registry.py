@@ -1,6 +1,6 @@
 """User hooks: how an op becomes a node (`register_op`), how a node runs (`register_executor`).
 
-Neither is needed for an ATen op, nor for an op of `torch.library` whose namespace is allowed.
+Neither is needed for an ATen op, or for a `torch.library` op whose namespace is allowed.
 """
 
 from __future__ import annotations
@@ -47,18 +47,29 @@ def _register(
 
 
 def register_op(op_type: str, *, override: bool = False) -> Callable[[_Function], _Function]:
-    """Decorator: the function turns a `NodeInfo` into the `OpNode` for this op.
+    """Decorator: convert calls of this op with the function, from a `NodeInfo` to an `OpNode`.
 
-    `op_type` is exact (`aten.add.Tensor`) or without the overload (`aten.add`).
+    `op_type` has an overload (`aten.add.Tensor`) or stands for all of them (`aten.add`). A second
+    registration raises ValueError unless `override` is set.
+
+    >>> import torch
+    >>> from torch_ir import OpNode, extract_ir
+    >>> @register_op("aten.relu.default")
+    ... def convert(info):
+    ...     return OpNode(info.name, "aten.sigmoid.default", info.inputs, info.outputs, info.attrs)
+    >>> [node.op_type for node in extract_ir(torch.nn.ReLU(), (torch.ones(2),)).nodes]
+    ['aten.sigmoid.default']
+    >>> unregister_op("aten.relu.default")
     """
     return _register(_converters, "a conversion", op_type, override)
 
 
 def register_executor(op_type: str, *, override: bool = False) -> Callable[[_Function], _Function]:
-    """Decorator: the function `(inputs, attrs)` runs this op.
+    """Decorator: run this op with the function `(inputs, attrs)`.
 
-    `inputs` are the tensors in the order of the arguments, `attrs` the other arguments by name.
-    It returns a tensor, or a tuple or list for an op with several results.
+    `inputs` are the tensors in the order of the arguments, `attrs` the other arguments by name. The
+    function returns a tensor, or a tuple or list for an op with several results. `op_type` and
+    `override` are as for `register_op`.
 
     >>> @register_executor("mylib.twice.default", override=True)
     ... def twice(inputs, attrs):
@@ -71,12 +82,12 @@ def register_executor(op_type: str, *, override: bool = False) -> Callable[[_Fun
 
 
 def unregister_op(op_type: str) -> None:
-    """Take back `register_op(op_type)`."""
+    """Undo `register_op(op_type)`."""
     del _converters[op_type]
 
 
 def unregister_executor(op_type: str) -> None:
-    """Take back `register_executor(op_type)`."""
+    """Undo `register_executor(op_type)`."""
     del _executors[op_type]
 
 
@@ -86,23 +97,23 @@ def _lookup(table: dict[str, Any], op_type: str) -> Any:
 
 
 def op_converter_for(op_type: str) -> Converter | None:
-    """The registered conversion; the exact overload wins over the op's name."""
+    """The registered conversion or None; one for the overload wins over one for the op."""
     return _lookup(_converters, op_type)
 
 
 def executor_for(op_type: str) -> Executor | None:
-    """The registered executor; the exact overload wins over the op's name."""
+    """The registered executor or None; one for the overload wins over one for the op."""
     return _lookup(_executors, op_type)
 
 
 def allow_namespace(namespace: str) -> None:
-    """Let graphs call ops of `torch.ops.<namespace>`, for ops of `torch.library`.
+    """Let graphs call the ops of `torch.ops.<namespace>`, which `torch.library` defines.
 
-    Extraction allows the namespaces it meets, since this process ran those ops anyway; a file
-    from elsewhere that names another namespace does not get it.
+    Extraction allows the namespaces that it finds, since this process has run those ops already. A
+    file that names another namespace is rejected until it is allowed.
     """
     if not namespace.isidentifier() or namespace in ("prim", "higher_order"):
-        raise ValueError(f"{namespace!r} is no namespace of ops that could be allowed")
+        raise ValueError(f"{namespace!r} is not a namespace of ops that can be allowed")
     _namespaces.add(namespace)
 
 

@@ -1,9 +1,9 @@
-"""Pictures of an IR: Mermaid, Graphviz DOT, a self-contained HTML page, Model Explorer's JSON.
+"""Draws an IR as Mermaid, Graphviz DOT, a self-contained HTML page, or Model Explorer's JSON.
 
 scene.py           an IR as vertices, edges and nested boxes; every format starts from it
 outline.py         the scene cut off at a depth of modules, for mermaid.py and dot.py
-categories.py      what kind of work an op does, for colours and counts
-statistics.py      ops, weights and bytes, counted
+categories.py      categories of ops, for colours and counts
+statistics.py      counts of ops, weights and bytes
 mermaid.py, dot.py, html.py (with viewer.html, viewer.css, viewer.js), model_explorer.py
 """
 
@@ -48,18 +48,25 @@ FORMATS: dict[str, tuple[str, Callable[[IR], str]]] = {
     ".html": ("a page with a viewer", to_html),
     ".json": ("Model Explorer", _to_json),
 }
-"""Suffix of a file -> what it holds, and the function that makes it."""
+"""Suffix of a file -> its format, and the function that writes it."""
 
 
 def visualize(ir: IR, path: str | Path) -> Path:
-    """Draw `ir` into the file `path`, in the format of its suffix, and return the path.
+    """Draw an IR to the file `path`, in the format of its suffix, and return the path.
 
     The file is written whole or not at all. An unknown suffix raises ValueError.
+
+    >>> import tempfile
+    >>> from torch_ir.ir import TensorMeta
+    >>> x = TensorMeta("x", (2,), "int8")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     visualize(IR([], [x], [x]), f"{folder}/model.dot").read_text().startswith("digraph")
+    True
     """
     path = Path(path)
     if path.suffix.lower() not in FORMATS:
         known = ", ".join(f"{suffix} ({what})" for suffix, (what, _) in FORMATS.items())
-        raise ValueError(f"cannot draw into {path.name!r}: its suffix must be one of {known}")
+        raise ValueError(f"cannot draw to {path.name!r}: the suffix must be one of {known}")
     text = FORMATS[path.suffix.lower()][1](ir)
     write_whole(path, text.encode("utf-8"))
     return path

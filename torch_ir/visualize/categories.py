@@ -1,4 +1,4 @@
-"""What kind of work an op does: one of a dozen categories, for colours and counts."""
+"""Categories of ops, such as convolution or indexing, for colours and counts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import lru_cache
 
 __all__ = ["CATEGORIES", "category_of"]
 
-_WORDS: dict[str, str] = {
+_OPS: dict[str, str] = {
     "matmul": "mm bmm matmul linear addmm addbmm baddbmm addmv mv dot vdot einsum outer ger kron "
     "bilinear tensordot chain_matmul multi_dot inner",
     "convolution": "conv1d conv2d conv3d convolution conv_transpose1d conv_transpose2d "
@@ -38,10 +38,10 @@ _WORDS: dict[str, str] = {
     "sym_constrain_range_for_size item _local_scalar_dense wrap_with_set_grad_enabled",
 }
 
-CATEGORIES = (*_WORDS, "elementwise", "other")
-"""In the order of the viewer's colours; `elementwise` is what remains of aten, `other` the rest."""
+CATEGORIES = (*_OPS, "elementwise", "other")
+"""In the order of the viewer's colours. Other ATen ops are `elementwise`, all others `other`."""
 
-_BY_WORD = {word: category for category, words in _WORDS.items() for word in words.split()}
+_BY_OP = {op: category for category, ops in _OPS.items() for op in ops.split()}
 _ENDINGS = ("_copy", "_forward", "_backward", "_")
 
 
@@ -53,12 +53,12 @@ def category_of(op_type: str) -> str:
     ('convolution', 'elementwise', 'other')
     """
     parts = op_type.split(".")
-    word = parts[1] if len(parts) > 1 else parts[0]
-    candidates = [word, word.lstrip("_")]
-    candidates += [word.removesuffix(ending).lstrip("_") for ending in _ENDINGS]
+    name = parts[1] if len(parts) > 1 else parts[0]
+    candidates = [name, name.lstrip("_")]
+    candidates += [name.removesuffix(ending).lstrip("_") for ending in _ENDINGS]
     for candidate in candidates:
-        if candidate in _BY_WORD:
-            return _BY_WORD[candidate]
+        if candidate in _BY_OP:
+            return _BY_OP[candidate]
     for stem, category in (
         ("assert", "other"),
         ("scaled_dot_product", "attention"),
@@ -66,6 +66,6 @@ def category_of(op_type: str) -> str:
         ("conv", "convolution"),
         ("sym_", "control"),
     ):
-        if word.lstrip("_").startswith(stem):
+        if name.lstrip("_").startswith(stem):
             return category
     return "elementwise" if parts[0] in {"aten", "operator", "prims"} else "other"

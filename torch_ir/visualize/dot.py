@@ -1,4 +1,4 @@
-"""Graphviz DOT: for papers and very large prints, with modules as clusters."""
+"""Writes Graphviz DOT, with modules as clusters; for papers and very large prints."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _FILL = {
 
 
 def to_dot(ir: IR, *, depth: int | None = None, rankdir: str = "TB", shapes: bool = True) -> str:
-    """The graph in Graphviz's language: `dot -Tsvg model.dot`.
+    """The graph in Graphviz's language; draw it with `dot -Tsvg model.dot`.
 
-    `depth` is how many levels of modules are opened (None: all); deeper ones are one symbol each.
-    `shapes=False` leaves the tensor shapes off the edges.
+    `depth` is the number of module levels that are opened (None: all); a deeper module is drawn as
+    one symbol. `shapes=False` leaves the tensor shapes off the edges.
     """
     if rankdir not in {"TB", "BT", "LR", "RL"}:
         raise ValueError(f"rankdir must be TB, BT, LR or RL, not {rankdir!r}")
@@ -78,7 +78,7 @@ def _symbol(symbol: Symbol) -> str:
 
 
 def quote(text: str) -> str:
-    r"""`text` as a DOT string. A newline of ours becomes a line break; a backslash stays itself.
+    r"""`text` as a DOT string. A newline becomes a line break; a backslash stays a backslash.
 
     >>> print(quote('a "b" \\N'))
     "a \"b\" \\N"

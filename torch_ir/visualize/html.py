@@ -1,8 +1,8 @@
-"""One HTML page that holds the graph and its viewer: opens offline, asks the network for nothing.
+"""Writes one HTML page with the graph and its viewer; it opens offline and loads nothing.
 
-Names in an IR come from files of strangers. They enter the page as JSON data that cannot close its
-script element, the viewer writes them as text only, and a content security policy lets no script
-run but the viewer itself.
+The names in an IR may come from untrusted files. They enter the page as JSON that cannot close its
+script element, the viewer writes them as text only, and the content security policy allows no
+script but the viewer.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def to_html(ir: IR, *, title: str | None = None) -> str:
         "JS": script,
         "DATA": embed_json(data),
     }
-    # Split once, so that a part which happens to contain a mark is not searched again.
+    # Split once, so that a marker inside an inserted part is not replaced.
     pieces = _asset("viewer.html").split("@")
     page = [parts.get(piece, piece) for piece in pieces]
     return "".join(page)
 
 
 def embed_json(data: Any) -> str:
-    """`data` as JSON that is inert inside a script element, whatever strings it holds.
+    """`data` as JSON that is inert inside a script element, whatever strings it contains.
 
     >>> embed_json({"name": "</script><!--"})
     '{"name":"\\\\u003c/script\\\\u003e\\\\u003c!--"}'
@@ -66,7 +66,7 @@ def _digest(text: str) -> str:
 
 
 class _Strings:
-    """A table of strings, each stored once: layers repeat their ops, arguments and source lines."""
+    """A table that stores each string once; layers repeat ops, arguments and source lines."""
 
     def __init__(self) -> None:
         self.table: dict[str, int] = {}
@@ -76,7 +76,7 @@ class _Strings:
 
 
 def viewer_data(ir: IR) -> dict[str, Any]:
-    """What the viewer draws. Texts are indices into `strings`, the last field."""
+    """The data that the viewer draws. Texts are indices into `strings`, the last field."""
     scene = build_scene(ir)
     strings = _Strings()
     return {

@@ -1,4 +1,4 @@
-"""Mermaid flowcharts: for READMEs, issues and reports, where the renderer has small limits."""
+"""Writes Mermaid flowcharts, within the limits of the renderers of READMEs, issues and reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["to_mermaid"]
 
 MAX_EDGES = 500
 MAX_SYMBOLS = 300
-"""Mermaid refuses more than 500 edges or 50,000 characters, unless the rendering page allows it."""
+"""Mermaid rejects more than 500 edges or 50,000 characters, unless the page raises the limits."""
 
 _SHAPES = {
     "input": ("([", "])"),
@@ -35,9 +35,9 @@ def to_mermaid(
 ) -> str:
     """The graph as a Mermaid flowchart.
 
-    `depth` is how many levels of modules are opened; deeper ones are one symbol each. By default it
-    is the largest that keeps GitHub's limits (500 edges); the first line says what was chosen.
-    `shapes=False` leaves the tensor shapes off the edges.
+    `depth` is the number of module levels that are opened; a deeper module is drawn as one symbol.
+    The default is the largest depth within GitHub's limit of 500 edges, and the first line says
+    what was left out. `shapes=False` leaves the tensor shapes off the edges.
     """
     if direction not in {"TD", "TB", "BT", "LR", "RL"}:
         raise ValueError(f"direction must be TD, TB, BT, LR or RL, not {direction!r}")
@@ -60,7 +60,7 @@ def to_mermaid(
 def _comment(scene: Scene, outline: Outline) -> str:
     text = f"{scene.model_name}: {outline.count} symbols for {len(scene.vertices)} nodes"
     if outline.closed:
-        text += f"; modules deeper than {outline.depth} are drawn as one ({outline.closed} of them)"
+        text += f"; modules below depth {outline.depth} drawn as one symbol: {outline.closed}"
     if len(outline.edges) > MAX_EDGES:
         text += f"; {len(outline.edges)} edges: raise maxEdges (default {MAX_EDGES}) to render it"
     # A comment that starts with a brace would be read as a directive.
@@ -88,7 +88,7 @@ def _symbol(symbol: Symbol) -> str:
 
 
 def escape(text: str) -> str:
-    """`text` inside a quoted Mermaid label: everything with a meaning becomes a number.
+    """`text` for a quoted Mermaid label: special characters become character codes.
 
     >>> escape('a"b <i> #1')
     'a#34;b #60;i#62; #35;1'

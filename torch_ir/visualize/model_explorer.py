@@ -1,4 +1,4 @@
-"""The graph JSON of Google's Model Explorer: open the file in its UI, without an adapter.
+"""Writes the graph JSON of Google's Model Explorer, which its UI opens without an adapter.
 
 The file is one graph collection, `{"label": ..., "graphs": [...]}`. The main graph comes first;
 each subgraph of control flow is a graph of its own, linked from the nodes that call it.
@@ -34,7 +34,7 @@ def to_model_explorer(ir: IR) -> dict[str, Any]:
 
 
 def _as_ir(ir: IR, key: str, subgraph: Subgraph) -> IR:
-    """A subgraph as a graph with inputs and outputs, so that one function draws both."""
+    """A subgraph as an IR, so that one function draws both."""
     known = {meta.name: meta for meta in subgraph.inputs}
     for node in subgraph.nodes:
         known.update((meta.name, meta) for meta in node.outputs)
@@ -98,7 +98,7 @@ def _namespace(scene: Scene, vertex: Vertex) -> str:
 
 
 def _attributes(vertex: Vertex) -> list[dict[str, str]]:
-    # Keys of our own have a space: no argument of a schema has one.
+    # These keys contain a space, so they cannot collide with the arguments of a schema.
     pairs = [("node name", vertex.name), ("op type", vertex.op), *vertex.arguments]
     pairs += [(f"weight {use.key}", use.meta.describe()) for use in vertex.weights]
     pairs += [("module path", vertex.module_path), ("source line", vertex.source)]

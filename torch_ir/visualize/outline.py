@@ -1,4 +1,4 @@
-"""The scene cut off at a depth: deeper boxes are one symbol, parallel edges one edge."""
+"""Cuts a scene off at a depth: deeper boxes become one symbol, parallel edges one edge."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Symbol:
 
 @dataclass(slots=True)
 class Outline:
-    """What is drawn at one depth."""
+    """The symbols and edges that are drawn at one depth."""
 
     depth: int
     symbols: dict[int | None, list[Symbol]] = field(default_factory=dict)
@@ -70,8 +70,8 @@ def cut(scene: Scene, depth: int | None = None) -> Outline:
         if box not in closed:
             closed.add(box)
             shown = scene.boxes[box]
-            words = [shown.class_name, f"{inside[box]} op{'s' * (inside[box] != 1)}"]
-            detail = ", ".join(word for word in words if word)
+            parts = [shown.class_name, f"{inside[box]} op{'s' * (inside[box] != 1)}"]
+            detail = ", ".join(part for part in parts if part)
             symbol = Symbol(place[-1], shown.title, "module", detail)
             outline.symbols.setdefault(shown.parent, []).append(symbol)
     for edge in scene.edges:
@@ -83,7 +83,7 @@ def cut(scene: Scene, depth: int | None = None) -> Outline:
 
 
 def fitting_depth(scene: Scene, max_symbols: int, max_edges: int) -> int:
-    """The largest depth whose picture keeps both limits; 0 if none does."""
+    """The largest depth within both limits; 0 if there is none."""
     best = 0
     for depth in range(1, scene.depth + 1):
         outline = cut(scene, depth)
@@ -94,7 +94,7 @@ def fitting_depth(scene: Scene, max_symbols: int, max_edges: int) -> int:
 
 
 def edge_label(edges: list[Edge]) -> str:
-    """What travels along edges with the same ends: the one tensor, or how many."""
+    """Label of all edges between two symbols: the type of the one tensor, or their number."""
     tensors = {(edge.source, edge.output): edge.tensor for edge in edges}
     if len(tensors) == 1:
         return next(iter(tensors.values())).describe()

@@ -1,12 +1,12 @@
-"""The scene: an IR as vertices, edges and nested boxes, ready for any of the drawing formats.
+"""Converts an IR to a scene: vertices, edges and nested boxes, from which every format is drawn.
 
-1. Each op, graph input, constant and graph output becomes a vertex; weights do not, they are listed
+1. Each op, graph input, constant and graph output becomes a vertex. Weights do not; they are listed
    on the ops that read them.
-2. Vertices stand in program order, and a box is one *stay* in a module: when the program leaves a
-   module and comes back (one `nn.ReLU` used twice), the second stay is a box of its own. So every
-   box is an interval of the program, and the graph between boxes never has a cycle.
-3. A node that calls subgraphs is wrapped in a box that also holds them. A subgraph is drawn once,
-   at its first caller.
+2. Vertices are in program order, and a box is one *visit* to a module: if the program leaves a
+   module and returns to it (one `nn.ReLU` used twice), the second visit is a box of its own. So
+   every box is an interval of the program, and the graph between boxes has no cycle.
+3. A node that calls subgraphs is wrapped in a box that also contains them. A subgraph is drawn
+   once, at its first caller.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ BoxKind = Literal["module", "call", "subgraph"]
 Step = tuple[BoxKind, str]
 """One step of a path of boxes: what it is, and its name."""
 Made = tuple[int, int, TensorMeta]
-"""The vertex that makes a value, which of its outputs it is, what is known of it."""
+"""The vertex that produces a value, the position among its outputs, and the metadata."""
 Values = dict[str, list[Made]]
-"""Name that an argument may refer to -> what it stands for: all outputs, if there are several."""
+"""Name that an argument may refer to -> its values: all outputs of a node that has several."""
 
 MAX_VALUE_TEXT = 600
-"""Longest text of one argument; longer ones are cut, and say so."""
+"""Longest text of one argument; a longer one is cut, with a note."""
 
 
 @dataclass(slots=True)
 class WeightUse:
-    """A weight read by an op: as which argument, and under which state_dict key."""
+    """A weight that an op reads, with the argument and the state_dict key."""
 
     argument: str
     key: str
@@ -48,7 +48,7 @@ class WeightUse:
 
 @dataclass(slots=True)
 class Vertex:
-    """Something drawn as one symbol."""
+    """An op, input, weight, constant, output or mutation, drawn as one symbol."""
 
     id: int
     kind: Kind
@@ -67,13 +67,13 @@ class Vertex:
 
 @dataclass(slots=True)
 class Edge:
-    """A value on its way from the vertex that makes it to one that reads it."""
+    """A value, from the vertex that produces it to one that reads it."""
 
     source: int
     target: int
     tensor: TensorMeta
     output: int = 0
-    """Which of the source's outputs."""
+    """Position among the outputs of the source."""
     argument: str = ""
     calls: bool = False
     """True between a node and the inputs of a subgraph that it calls."""
@@ -81,7 +81,7 @@ class Edge:
 
 @dataclass(slots=True)
 class Box:
-    """One stay in a module, or the surroundings of a control-flow node."""
+    """One visit to a module, or the box around a control-flow node and its subgraphs."""
 
     id: int
     name: str
@@ -90,14 +90,14 @@ class Box:
     depth: int
     """1 at the top."""
     kind: BoxKind = "module"
-    stay: int = 1
-    """1 for the first stay in this module, 2 when the program comes back to it, ..."""
+    visit: int = 1
+    """1 for the first visit to this module, 2 when the program returns to it, ..."""
     module_type: str = ""
 
     @property
     def title(self) -> str:
-        """Its name, with the number of the stay from the second on: `relu #2`."""
-        return self.name if self.stay == 1 else f"{self.name} #{self.stay}"
+        """Its name, with the number of the visit from the second on: `relu #2`."""
+        return self.name if self.visit == 1 else f"{self.name} #{self.visit}"
 
     @property
     def class_name(self) -> str:
@@ -107,7 +107,7 @@ class Box:
 
 @dataclass(slots=True)
 class Scene:
-    """Everything a drawing format needs. Ids are positions in the lists."""
+    """The data of a drawing. Ids are positions in the lists."""
 
     model_name: str
     vertices: list[Vertex] = field(default_factory=list)
@@ -129,7 +129,7 @@ class Scene:
 
 
 def plain(text: str) -> str:
-    """`text` without what no file format of ours can carry: control characters, lone surrogates.
+    """`text` without control characters and lone surrogates, which the formats cannot contain.
 
     >>> plain("a\\x00b\\nc")
     'a\\ufffdb c'
@@ -148,7 +148,7 @@ def plain(text: str) -> str:
 
 
 def render_value(value: Value, weight_keys: Mapping[str, str]) -> str:
-    """One argument as a person would write it; references are `%name`.
+    """One argument as text for a reader; references are `%name`.
 
     >>> render_value([TensorRef("x"), torch.float16, None], {})
     '[%x, float16, None]'
@@ -180,7 +180,7 @@ def _pieces(value: Value, weight_keys: Mapping[str, str]) -> Iterator[str]:
 
 
 def build_scene(ir: IR, *, inline_subgraphs: bool = True) -> Scene:
-    """Lay out the facts of `ir` for drawing, subgraphs inside their callers or not at all.
+    """Convert an IR to a scene, with its subgraphs inside their callers or left out.
 
     Raises ValueError if a node reads a value that nothing before it produces.
     """
@@ -200,7 +200,7 @@ def op_label(op_type: str) -> str:
 
 
 def leaf_names(spec: TreeSpec | None, count: int, stem: str) -> list[str]:
-    """A readable name for each flat value of a tree: `logits`, `past_key_values.0.1`."""
+    """A readable name of each flat value of a tree: `logits`, `past_key_values.0.1`."""
     names = [stem if count == 1 else f"{stem} {index}" for index in range(count)]
     pending = [(spec, "")] if spec is not None else []
     while pending:
@@ -219,7 +219,7 @@ def leaf_names(spec: TreeSpec | None, count: int, stem: str) -> list[str]:
 
 
 class _Builder:
-    """Walks the program once, keeping the stack of boxes it is in."""
+    """Walks the program once, with a stack of the boxes that it is in."""
 
     def __init__(self, ir: IR, inline_subgraphs: bool) -> None:
         self.ir = ir
@@ -231,7 +231,7 @@ class _Builder:
             for meta in ir.weights
         }
         self.stack: list[int] = []
-        self.stays: Counter[str] = Counter()
+        self.visits: Counter[str] = Counter()
         self.drawn_subgraphs: dict[str, str] = {}
 
     def build(self) -> Scene:
@@ -265,8 +265,8 @@ class _Builder:
         for kind, name in wanted[common:]:
             parent = self.stack[-1] if self.stack else None
             path = f"{boxes[parent].path}.{name}" if parent is not None else name
-            self.stays[path] += 1
-            box = Box(len(boxes), name, path, parent, len(self.stack) + 1, kind, self.stays[path])
+            self.visits[path] += 1
+            box = Box(len(boxes), name, path, parent, len(self.stack) + 1, kind, self.visits[path])
             boxes.append(box)
             self.stack.append(box.id)
         return self.stack[-1] if self.stack else None
@@ -300,7 +300,7 @@ class _Builder:
             raise ValueError(
                 f"node {node.name!r} calls subgraph {key!r}, which the IR does not have"
             )
-        if key in self.drawn_subgraphs:  # a sibling drew it while it was being walked
+        if key in self.drawn_subgraphs:  # drawn inside a sibling subgraph
             return
         self.drawn_subgraphs[key] = caller.name
         base: list[Step] = [*around, ("subgraph", plain(key))]
@@ -336,7 +336,7 @@ class _Builder:
         return vertex
 
     def _resolve(self, name: str, reader: str, values: Values) -> list[Made]:
-        """Where a value comes from; a constant is drawn where it is first read."""
+        """The vertices of a value; a constant is drawn where it is first read."""
         if name not in values:
             if name in self.ir.constants:
                 tensor = self.ir.constants[name]
@@ -345,13 +345,13 @@ class _Builder:
             elif name in self.weights:
                 self._add_value("weight", self.weights[name], values)
             else:
-                raise ValueError(f"{reader} reads {name!r}, which nothing before it produces")
+                raise ValueError(f"{reader} reads {name!r}, which no earlier node produces")
         return values[name]
 
     def _add_op(self, node: OpNode, values: Values) -> Vertex:
         sources = []
         weights = []
-        keys = {}  # not of a value that merely has a weight's name, such as a subgraph's input
+        keys = {}  # an input of a subgraph may have the name of a weight, so only weights read here
         for argument, value in node.arguments.items():
             for ref in references(value):
                 if ref.name in self.weights and ref.name not in values:
@@ -393,7 +393,7 @@ class _Builder:
 
 
 def _picked(node: OpNode, made: list[Made]) -> list[Made]:
-    """What a node reads of a value: `getitem` takes one output, every other op all of them."""
+    """The outputs that a node reads: `getitem` reads one, every other op all of them."""
     index = node.arguments.get("index")
     if node.op_type != "getitem" or not isinstance(index, int):
         return made

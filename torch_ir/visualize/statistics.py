@@ -1,4 +1,4 @@
-"""What an IR is made of, counted: ops, weights and their bytes, by module and by dtype."""
+"""Counts of an IR: ops, weights and their bytes, by module and by dtype."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Share", "Statistics", "collect_statistics", "format_bytes", "format_
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A part of the weights: how many tensors, elements and bytes."""
+    """Number of tensors, elements and bytes of a part of the weights."""
 
     tensors: int
     elements: int
@@ -35,7 +35,7 @@ class Statistics:
     """op type -> number of nodes, most frequent first."""
     categories: dict[str, int]
     weights: Share
-    """Parameters and buffers together: an IR keeps no difference between them."""
+    """Parameters and buffers together; an IR does not distinguish them."""
     constants: Share
     modules: dict[str, Share]
     """Module path -> the weights under it, parents before children; "" is the whole model."""
@@ -82,7 +82,7 @@ def weight_size(meta: TensorMeta) -> tuple[int, int]:
     dtype = getattr(torch, meta.dtype, None)
     if not isinstance(dtype, torch.dtype):
         raise ValueError(
-            f"weight {meta.name!r} has dtype {meta.dtype!r}, which torch does not have"
+            f"weight {meta.name!r} has the dtype {meta.dtype!r}, which PyTorch does not have"
         )
     sizes = [size for size in meta.shape if isinstance(size, int)]
     if len(sizes) != len(meta.shape):

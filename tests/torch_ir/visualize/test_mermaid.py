@@ -12,7 +12,7 @@ from torch_ir.visualize import to_mermaid
 
 def test_mermaid_text():
     assert to_mermaid(graphs.mlp(), depth=1) == (
-        "%% mlp: 7 symbols for 7 nodes; modules deeper than 1 are drawn as one (4 of them)\n"
+        "%% mlp: 7 symbols for 7 nodes; modules below depth 1 drawn as one symbol: 4\n"
         "flowchart TD\n"
         '    n0(["x"]):::input\n'
         '    n5["add"]\n'
@@ -39,7 +39,7 @@ def test_mermaid_text():
 def test_mermaid_keeps_the_renderers_limits_and_says_what_it_left_out():
     text = to_mermaid(graphs.transformer(200))
     assert len(text) < 50_000 and text.count("-->") <= 500
-    assert "modules deeper than 1 are drawn as one (200 of them)" in text.splitlines()[0]
+    assert "modules below depth 1 drawn as one symbol: 200" in text.splitlines()[0]
     assert "raise maxEdges" in to_mermaid(graphs.flat(600)).splitlines()[0]
 
 

@@ -150,7 +150,7 @@ def test_outputs_take_their_names_from_the_tree_and_mutations_are_drawn():
 def test_a_dangling_read_names_the_node():
     node = OpNode("relu", "aten.relu.default", arguments={"self": TensorRef("ghost")})
     with pytest.raises(
-        ValueError, match="node 'relu' reads 'ghost', which nothing before it produces"
+        ValueError, match="node 'relu' reads 'ghost', which no earlier node produces"
     ):
         build_scene(IR([node], [], []))
 
