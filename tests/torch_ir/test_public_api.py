@@ -1,4 +1,4 @@
-"""The public names, the examples in docstrings and docs, and the shape of the package."""
+"""The public names, each used once as a user would; the shape of the package and of its tests."""
 
 from __future__ import annotations
 
@@ -6,137 +6,242 @@ import doctest
 import fnmatch
 import importlib
 import pkgutil
-import re
 import subprocess
 import sys
 import tomllib
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 import torch_ir
-from torch_ir.serializer import deserialize_ir
 
 ROOT = Path(torch_ir.__file__).parent
-PROMISED = [
-    "IR", "extract_ir", "execute_ir", "verify_ir", "verify_ir_with_state_dict", "save_ir",
-    "load_ir", "export_model", "convert_exported_program", "register_op", "register_executor",
-    "load_weights",
-    "ExportError", "ConversionError", "ExecutionError", "SerializationError", "WeightLoadError",
-    "OpNode", "TensorMeta",
-]  # fmt: skip
+TESTS = Path(__file__).parent
 MODULES = [
     module.name
     for module in pkgutil.walk_packages([str(ROOT)], "torch_ir.")
-    if not module.name.startswith("torch_ir.visualize") and module.name != "torch_ir.__main__"
+    if module.name != "torch_ir.__main__"
 ]
+PROMISED = {
+    "IR", "extract_ir", "execute_ir", "verify_ir", "verify_ir_with_state_dict", "save_ir",
+    "load_ir", "export_model", "convert_exported_program", "register_op", "register_executor",
+    "load_weights", "OpNode", "TensorMeta",
+    "ExportError", "ConversionError", "ExecutionError", "SerializationError", "WeightLoadError",
+}  # fmt: skip
+"""Names that users' code imports; they must never go."""
+
+X = torch.tensor([[-1.0, 2.0]])
 
 
-@pytest.mark.parametrize("name", PROMISED)
-def test_promised_names_exist(name: str) -> None:
-    assert hasattr(torch_ir, name) and name in torch_ir.__all__
+class Case:
+    """A linear layer, its IR, and its weights in a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.model = nn.Linear(2, 2)
+        self.state = self.model.state_dict()
+        self.ir = torch_ir.extract_ir(self.model, (X,))
+        self.folder = folder
+        self.weights = folder / "weights.pt"
+        torch.save(self.state, self.weights)
+
+    def is_right(self, result: torch.Tensor) -> bool:
+        return torch.equal(result, self.model(X))
 
 
-def test_ir_saves_and_loads_itself() -> None:
-    assert callable(torch_ir.IR.save) and callable(torch_ir.IR.load)
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path)
 
 
-def test_errors_are_torch_ir_errors() -> None:
-    for name in torch_ir.__all__:
-        if name.endswith("Error"):
-            assert issubclass(getattr(torch_ir, name), torch_ir.TorchIRError)
+class Uses:
+    """For each public name, a use that fails unless the name does its work."""
+
+    def extract_ir(self, case: Case) -> None:
+        with torch.device("meta"):
+            ir = torch_ir.extract_ir(nn.Linear(2, 2), (torch.empty(1, 2),))
+        assert [node.op_type for node in ir.nodes] == ["aten.linear.default"]
+        assert sorted(ir.weight_name_mapping.values()) == ["bias", "weight"]
+
+    def execute_ir(self, case: Case) -> None:
+        assert case.is_right(torch_ir.execute_ir(case.ir, (X,), case.state))
+        assert case.is_right(torch_ir.execute_ir(case.ir, (X,), weights_path=case.weights))
+
+    def IRExecutor(self, case: Case) -> None:
+        run = torch_ir.IRExecutor(case.ir, case.state)
+        assert case.is_right(run(X)) and case.is_right(run(X))
+
+    def verify_ir(self, case: Case) -> None:
+        assert torch_ir.verify_ir(case.ir, case.weights, case.model, (X,))[0]
+        torch.save({key: value + 1 for key, value in case.state.items()}, case.weights)
+        assert not torch_ir.verify_ir(case.ir, case.weights, case.model, (X,))[0]
+
+    def verify_ir_with_state_dict(self, case: Case) -> None:
+        other = {key: value + 1 for key, value in case.state.items()}
+        for state, expected in ((case.state, True), (other, False)):
+            passed, report = torch_ir.verify_ir_with_state_dict(case.ir, state, case.model, (X,))
+            assert passed is expected and report.is_valid is expected
+
+    def VerificationReport(self, case: Case) -> None:
+        _, report = torch_ir.verify_ir_with_state_dict(case.ir, case.state, case.model, (X,))
+        assert type(report) is torch_ir.VerificationReport
+        assert str(report).startswith("verification passed: 1 values compared")
+
+    def save_ir(self, case: Case) -> None:
+        torch_ir.save_ir(case.ir, case.folder / "model.json")
+        assert torch_ir.load_ir(case.folder / "model.json") == case.ir
+
+    load_ir = save_ir
+
+    def IR(self, case: Case) -> None:
+        case.ir.save(case.folder / "model.json")
+        loaded = torch_ir.IR.load(case.folder / "model.json")
+        assert loaded == case.ir and type(loaded) is torch_ir.IR
+        assert case.is_right(torch_ir.execute_ir(loaded, (X,), case.state))
+
+    def load_weights(self, case: Case) -> None:
+        loaded = torch_ir.load_weights(case.weights, case.ir)
+        assert loaded.keys() == case.state.keys()
+        assert all(torch.equal(loaded[key], case.state[key]) for key in loaded)
+
+    def export_model(self, case: Case) -> None:
+        program = torch_ir.export_model(case.model, (X,))
+        assert isinstance(program, torch.export.ExportedProgram)
+        assert program.state_dict["weight"] is case.model.weight
+        assert case.is_right(program.module()(X))
+
+    def convert_exported_program(self, case: Case) -> None:
+        program = torch.export.export(case.model, (X,))
+        ir = torch_ir.convert_exported_program(program, "mine")
+        assert ir.model_name == "mine"
+        assert case.is_right(torch_ir.execute_ir(ir, (X,), case.state))
+
+    def OpNode(self, case: Case) -> None:
+        x, y = torch_ir.TensorMeta("x", (1, 2), "float32"), case.ir.graph_outputs[0]
+        node = torch_ir.OpNode(y.name, "aten.mul.Scalar", [x], [y], {"other": 3})
+        assert torch.equal(torch_ir.execute_ir(torch_ir.IR([node], [x], [y]), (X,)), X * 3)
+
+    def TensorMeta(self, case: Case) -> None:
+        (meta,) = case.ir.graph_inputs
+        assert meta == torch_ir.TensorMeta(meta.name, (1, 2), "float32")
+        assert meta.describe() == "float32[1, 2]"
+
+    def register_op(self, case: Case) -> None:
+        @torch_ir.register_op("aten.linear.default")
+        def convert(info: Any) -> torch_ir.OpNode:
+            arguments = {"self": info.arguments["input"]}
+            return torch_ir.OpNode(info.name, "aten.neg.default", arguments=arguments)
+
+        try:
+            ir = torch_ir.extract_ir(nn.Sequential(case.model, nn.ReLU()), (X,))
+        finally:
+            importlib.import_module("torch_ir.ops.registry").unregister_op("aten.linear.default")
+        assert [n.op_type for n in ir.nodes] == ["aten.neg.default", "aten.relu.default"]
+
+    def register_executor(self, case: Case) -> None:
+        @torch_ir.register_executor("aten.linear.default")
+        def run(inputs: list[torch.Tensor], attrs: Any) -> torch.Tensor:
+            return inputs[0] * 10
+
+        try:
+            result = torch_ir.execute_ir(case.ir, (X,), case.state)
+        finally:
+            registry = importlib.import_module("torch_ir.ops.registry")
+            registry.unregister_executor("aten.linear.default")
+        assert torch.equal(result, X * 10)
+
+    def ExportError(self, case: Case) -> None:
+        with pytest.raises(torch_ir.ExportError):
+            torch_ir.export_model(case.model, (torch.ones(1, 5),))
+
+    def ConversionError(self, case: Case) -> None:
+        with pytest.raises(torch_ir.ConversionError):
+            torch_ir.OpNode("y", "aten.relu.default", [], [], {"nonsense": 1})
+
+    def ExecutionError(self, case: Case) -> None:
+        with pytest.raises(torch_ir.ExecutionError):
+            torch_ir.execute_ir(case.ir, (torch.ones(5),), case.state)
+
+    def SerializationError(self, case: Case) -> None:
+        with pytest.raises(torch_ir.SerializationError):
+            torch_ir.load_ir(case.weights)
+
+    def WeightLoadError(self, case: Case) -> None:
+        with pytest.raises(torch_ir.WeightLoadError):
+            torch_ir.execute_ir(case.ir, (X,), {})
+
+    def TorchIRError(self, case: Case) -> None:
+        with pytest.raises(torch_ir.TorchIRError):
+            torch_ir.load_weights(case.folder / "none.pt")
+
+
+@pytest.mark.parametrize("name", torch_ir.__all__)
+def test_public_name_works(name: str, case: Case) -> None:
+    getattr(Uses(), name)(case)
+
+
+def test_promised_names_are_public() -> None:
+    assert set(torch_ir.__all__) >= PROMISED
 
 
 @pytest.mark.parametrize("name", ["torch_ir", *MODULES])
-def test_examples_in_docstrings(name: str) -> None:
-    result = doctest.testmod(importlib.import_module(name))
-    assert result.failed == 0
-
-
-@pytest.mark.parametrize("name", MODULES)
 def test_all_names_exist(name: str) -> None:
     module = importlib.import_module(name)
-    for public in getattr(module, "__all__", []):
-        assert hasattr(module, public), public
+    assert [public for public in module.__all__ if not hasattr(module, public)] == []
+
+
+def examples(module: str) -> list[doctest.DocTest]:
+    found = doctest.DocTestFinder().find(importlib.import_module(module), module)
+    return [test for test in found if test.examples]
+
+
+@pytest.mark.parametrize(
+    "example", [e for name in ["torch_ir", *MODULES] for e in examples(name)], ids=lambda e: e.name
+)
+def test_example_in_docstring(example: doctest.DocTest) -> None:
+    report: list[str] = []
+    result = doctest.DocTestRunner().run(example, out=report.append)
+    assert result.attempted and not result.failed, "".join(report)
+
+
+EXPLAINED = {"IR", "OpNode", "TensorMeta", "VerificationReport"}
+"""Public classes that a user receives; the examples of the functions show them."""
+
+
+def test_public_functions_have_an_example() -> None:
+    shown = {e.name.rpartition(".")[2] for name in ["torch_ir", *MODULES] for e in examples(name)}
+    errors = {name for name in torch_ir.__all__ if name.endswith("Error")}
+    assert set(torch_ir.__all__) - errors - EXPLAINED <= shown
+
+
+def test_every_module_has_its_tests() -> None:
+    """torch_ir/ops/registry.py is tested by tests/torch_ir/ops/test_registry.py."""
+    missing = []
+    for path in ROOT.rglob("*.py"):
+        if not path.stem.startswith("__"):
+            test = TESTS / path.relative_to(ROOT).with_name(f"test_{path.name}")
+            missing += [] if test.is_file() else [test.relative_to(TESTS).as_posix()]
+    assert missing == []
 
 
 def test_neither_max_nor_the_backend_is_imported() -> None:
     code = (
         "import sys, torch_ir, torch_ir.cli; print([m for m in sys.modules if m.split('.')[0] in "
+        "('max', 'torch_max_backend', 'transformers')])"
     )
-    code += "('max', 'torch_max_backend', 'transformers')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
 def test_package_data_is_declared_and_found() -> None:
-    """What the code reads at run time must be in the wheel."""
+    """Every file that is not Python must match a pattern, or the wheel lacks it."""
     pyproject = tomllib.loads((ROOT.parent / "pyproject.toml").read_text(encoding="utf-8"))
-    declared = pyproject["tool"]["setuptools"]["package-data"]
-    for package, name in [
-        ("torch_ir", "ir.schema.json"),
-        ("torch_ir", "py.typed"),
-        ("torch_ir.visualize", "viewer.html"),
-        ("torch_ir.visualize", "viewer.css"),
-        ("torch_ir.visualize", "viewer.js"),
-    ]:
-        assert (resources.files(package) / name).is_file()
-        assert any(fnmatch.fnmatch(name, pattern) for pattern in declared[package]), name
-    known = {path.suffix for path in ROOT.rglob("*") if path.is_file()} - {".pyc"}
-    assert known == {".py", ".json", ".typed", ".html", ".css", ".js"}
-
-
-def test_files_are_small() -> None:
-    for path in ROOT.rglob("*.py"):
-        assert len(path.read_text(encoding="utf-8").splitlines()) < 600, path
-
-
-DOCS = ROOT.parent / "docs"
-
-
-@pytest.mark.parametrize(
-    "name", ["torch_ir.md", "torch_ir.ko.md", "visualization.md", "visualization.ko.md"]
-)
-def test_examples_in_docs_run(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    torch_ir.extract_ir(torch.nn.ReLU(), (torch.ones(2),)).save("model.json")
-    text = (DOCS / name).read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    assert blocks
-    namespace: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, name, "exec"), namespace)
-
-
-@pytest.mark.parametrize("name", ["ir_format.md", "ir_format.ko.md"])
-def test_the_example_of_the_format_page_loads_and_runs(name: str) -> None:
-    text = (DOCS / name).read_text(encoding="utf-8")
-    (block,) = re.findall(r"```json\n(.*?)```", text, flags=re.DOTALL)
-    ir = deserialize_ir(block)
-    weights = {"fc.weight": torch.ones(2, 8), "fc.bias": torch.zeros(2)}
-    assert torch_ir.execute_ir(ir, (torch.ones(5, 8),), weights).tolist() == [[8.0, 8.0]] * 5
-
-
-def test_english_and_korean_pages_have_the_same_parts() -> None:
-    for page in DOCS.glob("*.ko.md"):
-        other = DOCS / page.name.replace(".ko.md", ".md")
-        shapes = []
-        for path in (page, other):
-            lines = path.read_text(encoding="utf-8").splitlines()
-            marks = [line.partition(" ")[0] for line in lines if line.startswith("#")]
-            shapes.append((marks, sum(line.startswith("|") for line in lines)))
-        assert shapes[0] == shapes[1], page.name
-
-
-def test_the_format_page_names_every_field() -> None:
-    from torch_ir.schema import json_schema
-
-    schema = json_schema()
-    for page in ("ir_format.md", "ir_format.ko.md"):
-        text = (DOCS / page).read_text(encoding="utf-8")
-        for field in [*schema["properties"], *schema["$defs"]["node"]["properties"]]:
-            assert f"`{field}`" in text, f"{page}: {field}"
+    patterns = pyproject["tool"]["setuptools"]["package-data"]["*"]
+    data = [p.name for p in ROOT.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")]
+    assert {"ir.schema.json", "py.typed", "viewer.html", "viewer.css"} <= set(data)
+    undeclared = [n for n in data if not any(fnmatch.fnmatch(n, pattern) for pattern in patterns)]
+    assert undeclared == []
+    assert (resources.files("torch_ir") / "ir.schema.json").is_file()
