@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.testing.table import Compiled
+from torch_max_backend.program.verify import verify_always
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,6 +25,7 @@ OP_ROWS = pytest.StashKey[list[dict[str, float]]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[OP_ROWS] = []
+    verify_always()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -31,6 +31,7 @@ from torch_max_backend.errors import (
     MaxCompilerError,
     OptionError,
     PackageError,
+    ProgramError,
     UnsupportedOpError,
 )
 from torch_max_backend.frontend.compiler import max_backend
@@ -47,6 +48,7 @@ __all__ = [
     "MaxCompilerError",
     "OptionError",
     "PackageError",
+    "ProgramError",
     "UnsupportedOpError",
     "aten_functions",
     "compile_stats",

@@ -28,6 +28,18 @@ class LoweringError(MaxCompilerError):
         self.builtin = builtin
 
 
+class ProgramError(MaxCompilerError):
+    """A pass broke a rule of `program/verify.py`: a bug of this package.
+
+    `node` is the name of the call in its graph, "" if it is none.
+    """
+
+    def __init__(self, message: str, rule: int, node: str = "") -> None:
+        super().__init__(message)
+        self.rule = rule
+        self.node = node
+
+
 class MappingError(MaxCompilerError, TypeError):
     """An invalid key or value in `MAPPING_TORCH_ATEN_TO_MAX`."""
 

@@ -35,7 +35,7 @@ from tests.testing.samples import (
 )
 from torch_max_backend.engine.graph import CompiledGraph
 from torch_max_backend.engine.queue import ENGINE
-from torch_max_backend.errors import MaxCompilerError
+from torch_max_backend.errors import MaxCompilerError, ProgramError
 from torch_max_backend.frontend.support import unsupported_nodes
 from torch_max_backend.lowering.registry import decomposition_table
 
@@ -127,6 +127,8 @@ class Sample:
             if graph.key not in lowered:
                 ENGINE.check(graph)
                 lowered.add(graph.key)
+        except ProgramError:
+            raise  # a bug of a pass, not a gap
         except MaxCompilerError as error:
             self.settle(UNSUPPORTED, first_line(error))
             return

@@ -31,7 +31,7 @@ from tests.testing.samples import (
 )
 from torch_max_backend import compile_together, flags, max_backend
 from torch_max_backend.engine.queue import ENGINE
-from torch_max_backend.errors import MaxCompilerError
+from torch_max_backend.errors import MaxCompilerError, ProgramError
 from torch_max_backend.frontend.graph_compiler import GraphCompiler
 from torch_max_backend.lowering import mojo_kernels
 from torch_max_backend.lowering.decompositions.rnn import rnn_dropout
@@ -95,6 +95,8 @@ class TrainedSample(ABC):
         try:
             with rnn_dropout(), functorch_config.patch(force_non_lazy_backward_lowering=True):
                 self._run(self._compiled)
+        except ProgramError:
+            raise  # a bug of a pass, not a gap
         except MaxCompilerError as error:
             self.settle(UNSUPPORTED, first_line(error.__cause__ or error))
         except Exception as error:

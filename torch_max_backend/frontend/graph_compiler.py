@@ -27,7 +27,13 @@ from torch._ops import OpOverload
 
 from torch_max_backend.engine.graph import CompiledGraph, PartitionedGraph
 from torch_max_backend.engine.queue import ENGINE
-from torch_max_backend.errors import FallbackWarning, LoweringError, MaxCompilerError, how_to_add
+from torch_max_backend.errors import (
+    FallbackWarning,
+    LoweringError,
+    MaxCompilerError,
+    ProgramError,
+    how_to_add,
+)
 from torch_max_backend.flags import Options
 from torch_max_backend.frontend import random_numbers
 from torch_max_backend.frontend.complex_numbers import without_complex_numbers
@@ -73,8 +79,11 @@ class GraphCompiler:
                     return self._in_parts(gm, kind, static, on_torch)
                 return self._whole(gm, kind, static)
             except MaxCompilerError as error:
-                # A user's own lowering that fails is a bug to be seen, not a gap to be filled.
-                own = isinstance(error, LoweringError) and not error.builtin
+                # A user's own lowering that fails is a bug to be seen, not a gap to be filled,
+                # and so is a pass of ours that breaks the program.
+                own = isinstance(error, ProgramError) or (
+                    isinstance(error, LoweringError) and not error.builtin
+                )
                 culprits = _culprits(gm, error)
                 if not self.options.may_fall_back or own or culprits.keys() <= on_torch.keys():
                     raise

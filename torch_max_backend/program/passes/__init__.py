@@ -1,7 +1,8 @@
-"""The passes over a `Program`, in order: each takes one and returns an equivalent one.
+"""The passes over a `Program`, in order: each takes one and returns it, or an equivalent one.
 
 `run` is the only way into them, for the backend and for its tests. One pass per file, its rules
-numbered in its docstring; to add a pass, write its file and a line in `PIPELINE`.
+numbered in its docstring; to add a pass, write its file and a line in `PIPELINE`. The tests verify
+the program after each pass, and so does the backend with TORCH_MAX_BACKEND_VERBOSE=1.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch_max_backend.flags import Options
+from torch_max_backend.program import verify
 from torch_max_backend.program.passes import (
     fill_uniform,
     fold_constants,
@@ -62,7 +64,12 @@ PIPELINE: tuple[Pass, ...] = (
 
 def run(program: Program, kind: Kind, options: Options) -> Program:
     """`program` after every pass that applies to graphs of its kind under `options`."""
+    verified = verify.is_wanted()
+    if verified:
+        verify.verify(program, "the import")
     for item in PIPELINE:
         if item.applies(kind, options):
-            program = item.run(program)
+            before, program = program, item.run(program)
+            if verified and program is not before:
+                verify.verify(program, item.name, before)
     return program

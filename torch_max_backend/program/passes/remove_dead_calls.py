@@ -14,4 +14,5 @@ from torch_max_backend.program.program import Program, with_calls
 
 def remove_dead_calls(program: Program) -> Program:
     """`program` without the calls that nothing reads."""
-    return with_calls(program, program.calls)
+    alive = with_calls(program, program.calls)
+    return program if len(alive.calls) == len(program.calls) else alive
