@@ -98,6 +98,16 @@ def together(*ops: Callable[..., Any]) -> Callable[..., list[Any]]:
 
 
 @dataclass(frozen=True)
+class Xfail:
+    """A known failure of some dtypes."""
+
+    dtypes: frozenset[torch.dtype]
+    reason: str
+    raises: type[Exception]
+    match: str
+
+
+@dataclass(frozen=True)
 class OpCase:
     """One line of a table: expanded to one `Row` per dtype."""
 
@@ -106,16 +116,28 @@ class OpCase:
     kwargs: dict[str, Any] = field(default_factory=dict)
     dtypes: Sequence[torch.dtype] = (torch.float32,)
     tolerance: tuple[float, float] | None = None
-    xfails: tuple[tuple[frozenset[torch.dtype], str], ...] = ()
+    xfails: tuple[Xfail, ...] = ()
     outputs: tuple[int, ...] | None = None
     """Which outputs to compare; None for all."""
     expand: Callable[[Any], Any] | None = None
     """Applied to both results before comparing, where several answers are right."""
 
-    def xfail(self, *, reason: str, dtypes: Sequence[torch.dtype] | None = None) -> OpCase:
-        """Mark dtypes (default all) as known to fail; an unexpected pass is a failure."""
+    def xfail(
+        self,
+        *,
+        reason: str,
+        raises: type[Exception],
+        match: str,
+        dtypes: Sequence[torch.dtype] | None = None,
+    ) -> OpCase:
+        """Mark dtypes (default all) as known to fail, with this error and no other.
+
+        `match` is a regular expression found in the error's message. A row that passes, or fails
+        in another way, fails its test.
+        """
         marked = frozenset(dtypes if dtypes is not None else self.dtypes)
-        return dataclasses.replace(self, xfails=(*self.xfails, (marked, reason)))
+        xfail = Xfail(marked, reason, raises, match)
+        return dataclasses.replace(self, xfails=(*self.xfails, xfail))
 
     def within(self, atol: float, rtol: float) -> OpCase:
         """Other tolerances than the dtype's."""
@@ -141,8 +163,8 @@ class Row:
         return f"{self.table}-{self.number}-{name}-{str(self.dtype).removeprefix('torch.')}"
 
     @property
-    def xfail(self) -> str | None:
-        return next((why for dtypes, why in self.case.xfails if self.dtype in dtypes), None)
+    def xfail(self) -> Xfail | None:
+        return next((xfail for xfail in self.case.xfails if self.dtype in xfail.dtypes), None)
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Fresh arguments, the same at every call."""

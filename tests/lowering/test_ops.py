@@ -8,9 +8,10 @@ import pkgutil
 from typing import Any
 
 import pytest
+import torch
 
 from tests import lowering
-from tests.lowering.cases import Row
+from tests.lowering.cases import OpCase, Row
 from tests.lowering.runner import Outcome
 
 
@@ -78,10 +79,50 @@ def _parameters() -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("row", _parameters())
-def test_row(row: Row, outcome: Outcome) -> None:
+def check(row: Row, outcome: Outcome) -> None:
+    """Compare; a row that is marked must fail as it says."""
     if row.xfail is None:
         outcome.check()
         return
-    with pytest.raises(Exception):  # noqa: B017 - the reason is in the table, the kind of error is MAX's
+    with pytest.raises(row.xfail.raises, match=row.xfail.match):
         outcome.check()
+
+
+@pytest.mark.parametrize("row", _parameters())
+def test_row(row: Row, outcome: Outcome) -> None:
+    check(row, outcome)
+
+
+class _Broken(Outcome):
+    """A row whose check raises this error, or nothing."""
+
+    def __init__(self, row: Row, error: Exception | None) -> None:
+        super().__init__(row)
+        self._raised = error
+
+    def check(self) -> None:
+        if self._raised is not None:
+            raise self._raised
+
+
+@pytest.mark.parametrize(
+    ("error", "passes"),
+    [
+        (AssertionError("Mismatched elements: 3 / 9, all NaN"), True),
+        (AssertionError("The values for attribute 'dtype' do not match"), False),
+        (RuntimeError("Mismatched elements"), False),
+        (None, False),
+    ],
+    ids=["as marked", "another message", "another error", "no error"],
+)
+def test_a_marked_row_must_fail_as_it_says(error: Exception | None, passes: bool) -> None:
+    case = OpCase(torch.sin).xfail(
+        reason="a test", raises=AssertionError, match="Mismatched elements"
+    )
+    (row,) = case.rows("none", 0)
+    outcome = _Broken(row, error)
+    if passes:
+        check(row, outcome)
+        return
+    with pytest.raises((AssertionError, RuntimeError, pytest.fail.Exception)):
+        check(row, outcome)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 import torch
 
 from tests.testing.table import Compiled, Table
+from tests.testing.threads import running
 from torch_max_backend import compile_stats
 
 pytestmark = pytest.mark.xdist_group("runtime-calls")
@@ -218,20 +218,15 @@ def test_an_argument_that_requires_grad_in_inference(functions: Functions) -> No
 
 
 def test_many_threads(functions: Functions) -> None:
-    function, wrong = functions["add_one"], []
+    function = functions["add_one"]
 
     def work(seed: int) -> None:
         x = torch.full((3, 4), float(seed))
         for _ in range(200):
-            if not torch.equal(function(x), x + 1):
-                wrong.append(seed)
+            assert torch.equal(function(x), x + 1)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    with running(4, work):
+        pass
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
