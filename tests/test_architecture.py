@@ -11,6 +11,8 @@ import pytest
 import torch
 
 import torch_max_backend
+from tests.testing.private_names import private_uses
+from torch_max_backend.compat.torch import READ_IN_PLACE, schema_of
 
 ROOT = Path(__file__).parent.parent
 BACKEND = ROOT / "torch_max_backend"
@@ -18,9 +20,9 @@ IR = ROOT / "torch_ir"
 
 # The stages of torch_max_backend. A file imports from its own stage or from an earlier one.
 STAGES = [
+    "compat",
     "errors",
     "flags",
-    "compat",
     "program",
     "observe",
     "lowering",
@@ -101,6 +103,29 @@ def test_one_place_each() -> None:
     assert uses(r"session\.compile|InferenceSession\(") == {"engine/module_compiler.py"}
 
 
+@pytest.mark.parametrize(
+    "path",
+    [path for path in python_files(BACKEND) if stage(path) != "compat"],
+    ids=lambda p: str(p.relative_to(ROOT)),
+)
+def test_private_names_are_used_in_compat_only(path: Path) -> None:
+    """What PyTorch and MAX do not promise stands in compat/, where a new release breaks it."""
+    uses = private_uses(path.read_text(), {"torch", "max", "mojo"})
+    found = [use for use in uses if use.name not in READ_IN_PLACE]
+    assert not found, f"{path.name}: move these into compat/, with the reason: {found}"
+
+
+def test_private_attributes_that_are_read_in_place() -> None:
+    """The attributes that compat allows elsewhere are read there, and stay few."""
+    read = {
+        use.name
+        for path in python_files(BACKEND)
+        if stage(path) != "compat"
+        for use in private_uses(path.read_text(), {"torch", "max", "mojo"})
+    }
+    assert read == READ_IN_PLACE.keys()
+
+
 def test_files_stay_small() -> None:
     for path in [*python_files(BACKEND), *python_files(IR), *python_files(ROOT / "tests")]:
         lines = len(path.read_text().splitlines())
@@ -144,6 +169,6 @@ def test_schema_comments_match_torch() -> None:
         namespace = torch.ops.prims if name.startswith("prims::") else torch.ops.aten
         packet = getattr(namespace, name.removeprefix("prims::"), None)
         actual = packet and getattr(packet, overload or "default", None)
-        if actual is None or str(actual._schema).removeprefix("aten::") != comment:
-            wrong.append(f"{where}: {comment}\n   PyTorch: {actual and actual._schema}")
+        if actual is None or str(schema_of(actual)).removeprefix("aten::") != comment:
+            wrong.append(f"{where}: {comment}\n   PyTorch: {actual and schema_of(actual)}")
     assert not wrong, "\n".join(wrong)

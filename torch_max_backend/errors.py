@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from torch._ops import OpOverload, OpOverloadPacket
+from torch_max_backend.compat.torch import OpOverload, OpOverloadPacket
 
 ADDING_AN_OP = "python -m torch_max_backend docs adding_an_op"
 """Prints the page on lowerings. A path would be of no use where only the wheel is installed."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 import torch
-from torch._inductor import inductor_prims
 
 from tests.lowering.cases import OpCase, t
+from torch_max_backend.compat.torch import fma
 
 aten = torch.ops.aten
 BOTH = [torch.float32, torch.float64]
@@ -78,7 +78,7 @@ def foreach(lists, others, number, numbers):
         aten._foreach_norm(lists, math.inf),
         aten._foreach_norm([lists[0], lists[0][:0]], 1),
         aten._foreach_copy(lists, others),
-        inductor_prims.fma(lists[0], others[0], lists[0]),
+        fma(lists[0], others[0], lists[0]),
     ]
 
 

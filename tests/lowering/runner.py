@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from tests.lowering.cases import TOLERANCE, Row
 from tests.testing.graph_of_call import OpCall, graph_for_max
+from torch_max_backend.compat.torch import pytree
 from torch_max_backend.engine.graph import CompiledGraph
 from torch_max_backend.engine.queue import ENGINE
 from torch_max_backend.errors import MaxCompilerError

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from max._mlir_context import in_default_mlir_context
 from max.graph import Module, ops
 
 from tests.lowering.cases import Row
 from tests.lowering.test_ops import ROWS
 from tests.testing.graph_of_call import OpCall, graph_for_max
+from torch_max_backend.compat.max import in_default_mlir_context
 from torch_max_backend.lowering import graph_builder, mojo_kernels
 from torch_max_backend.lowering.registry import decomposition_table
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import torch
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.testing._internal.common_modules import ModuleInfo, ModuleInput, module_db
-from torch.utils import _pytree as pytree
 
 from tests.testing.samples import spread
 from tests.testing.training import Function, TrainedSample
+from torch_max_backend.compat.torch import pytree
 
 
 def entries(pattern: str = "") -> list[ModuleInfo]:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from tests.opinfo.sweep import Sample, copy_of
 from tests.testing.dynamo import many_models
 from tests.testing.samples import SKIPPED, WRONG, first_line
 from torch_max_backend import compile_together, max_backend
+from torch_max_backend.compat.torch import pytree
 
 
 def run(chosen: Sequence[Sample]) -> None:

@@ -16,10 +16,10 @@ import torch
 from torch.testing._internal import common_methods_invocations
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.testing._utils import wrapper_set_seed
-from torch.utils import _pytree as pytree
 
 from tests.testing.samples import spread
 from tests.testing.training import Function, TrainedSample
+from torch_max_backend.compat.torch import pytree
 
 
 class Sample(TrainedSample):

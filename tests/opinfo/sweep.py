@@ -12,10 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-)
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
@@ -32,6 +28,10 @@ from tests.testing.samples import (
     first_line,
     last_line,
     spread,
+)
+from torch_max_backend.compat.torch import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
 )
 from torch_max_backend.engine.graph import CompiledGraph
 from torch_max_backend.engine.queue import ENGINE

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import math
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.testing.private_names import private_uses
+from tests.testing.private_names import check_import, imported_names, private_uses
 
 # torch_ir is imported inside the tests: if PyTorch moved a name, importing it fails, and the first
 # test of this file still says which name it was.
@@ -23,25 +22,9 @@ X = torch.arange(6.0).reshape(2, 3)
 RELU = torch.ops.aten.relu.default
 
 
-def imported_names() -> list[tuple[str, str]]:
-    """(module, name) of every import of PyTorch in compat.py."""
-    found = []
-    for node in ast.parse(COMPAT.read_text()).body:
-        if isinstance(node, ast.Import):
-            found += [(alias.name, "") for alias in node.names if alias.name.startswith("torch")]
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("torch"):
-            found += [(str(node.module), alias.name) for alias in node.names]
-    return found
-
-
-@pytest.mark.parametrize(("module", "name"), imported_names())
+@pytest.mark.parametrize(("module", "name"), imported_names(COMPAT, {"torch"}))
 def test_imported_name_exists(module: str, name: str) -> None:
-    where = f"torch_ir/compat.py imports {module}.{name}".rstrip(".")
-    try:
-        loaded = importlib.import_module(module)
-    except ImportError as error:
-        pytest.fail(f"{where}; PyTorch {torch.__version__} has no such module: {error}")
-    assert not name or hasattr(loaded, name), f"{where}; PyTorch {torch.__version__} moved it"
+    check_import(COMPAT, module, name)
 
 
 @pytest.fixture
@@ -272,6 +255,8 @@ def test_the_search_finds(source: str, name: str) -> None:
         "import torch\nfrom torch.export import Dim",
         "from torch_ir.files import write_whole",
         "self._cache.clear()",
+        "aten._softmax.default",
+        "torch.ops.aten._to_copy.default",
         "point._fields",
         "torch.__version__",
         "getattr(module, name)",

@@ -8,6 +8,7 @@ import json
 
 import torch
 
+from torch_max_backend.compat.torch import OpOverload, OpOverloadPacket
 from torch_max_backend.frontend.complex_numbers.arithmetic import rewrite_of
 from torch_max_backend.lowering import on_torch
 from torch_max_backend.lowering.registry import (
@@ -44,12 +45,12 @@ def run(args: argparse.Namespace) -> int:
     return 1 if args.missing and shown else 0
 
 
-def core_ops() -> list[torch._ops.OpOverload]:
+def core_ops() -> list[OpOverload]:
     """Every overload that PyTorch tags as core ATen."""
     found = []
     for name in sorted(dir(torch.ops.aten)):
         packet = getattr(torch.ops.aten, name)
-        if not isinstance(packet, torch._ops.OpOverloadPacket):
+        if not isinstance(packet, OpOverloadPacket):
             continue
         for overload in packet.overloads():
             op = getattr(packet, overload)

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from torch._ops import OpOverload
-
+from torch_max_backend.compat.torch import OpOverload
 from torch_max_backend.lowering.registry import Entry
 
 _PACKAGE = Path(__file__).parent.parent

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from max import driver, engine
-from max._core.mlrt import AsyncValue
 from max.engine import CompilationStopped, InferenceSession, Model
 from max.graph import Graph, Module
 
+from torch_max_backend.compat.max import compile_handle
 from torch_max_backend.engine.graph import CompiledGraph
 from torch_max_backend.errors import EngineError, MaxCompilerError
 from torch_max_backend.lowering import graph_builder, mojo_kernels
@@ -186,8 +186,8 @@ class ModuleCompiler:
 
         A thread that waits in MAX while Python shuts down would abort the process as well.
         """
-        handle = compiled._compiled
-        if isinstance(handle, AsyncValue):
+        handle = compile_handle(compiled)
+        if handle is not None:
             while not handle.done():
                 time.sleep(0.005)
             error = handle.exception()

@@ -13,8 +13,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from max._mlir_context import in_default_mlir_context
-
+from torch_max_backend.compat.max import in_default_mlir_context
 from torch_max_backend.engine import artifacts, compile_history
 from torch_max_backend.engine.graph import CompiledGraph, State
 from torch_max_backend.engine.library import Found, Library

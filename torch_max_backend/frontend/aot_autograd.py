@@ -9,12 +9,13 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._dynamo.backends.common import aot_autograd
-from torch._export.utils import _special_op_to_preserve_cia
-from torch._functorch import config as functorch_config
-from torch._guards import TracingContext
-from torch.export.exported_program import _override_composite_implicit_decomp
 
+from torch_max_backend.compat.torch import (
+    TracingContext,
+    aot_autograd,
+    functorch_config,
+    preserve_composites,
+)
 from torch_max_backend.frontend import aot_cache
 from torch_max_backend.frontend.graph_compiler import GraphCompiler, Runnable
 from torch_max_backend.lowering.decompositions.rnn import rnn_dropout
@@ -68,6 +69,4 @@ def _whole_composites() -> contextlib.AbstractContextManager[None]:
     composites = preserved_composites()
     if not composites or torch.is_grad_enabled():
         return contextlib.nullcontext()
-    return _override_composite_implicit_decomp(
-        dict.fromkeys(composites, _special_op_to_preserve_cia)
-    )
+    return preserve_composites(composites)

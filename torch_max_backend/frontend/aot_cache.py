@@ -9,7 +9,6 @@ entry is passed over and AOTAutograd traces again.
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
@@ -17,17 +16,18 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._functorch import config as functorch_config
-from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
-from torch._functorch._aot_autograd.schemas import (
+
+from torch_max_backend.compat.torch import (
+    BypassAOTAutogradCache,
+    OutputCode,
     OutputType,
     PlainTensorMeta,
     SerializableAOTDispatchCompiler,
+    TracingContext,
+    functorch_config,
+    undisabled,
+    without_inductor_backends,
 )
-from torch._guards import TracingContext
-from torch._inductor import codecache
-from torch._inductor.output_code import OutputCode
-
 from torch_max_backend.engine import artifacts, fingerprint
 from torch_max_backend.engine.graph import CompiledGraph, PartitionedGraph
 from torch_max_backend.engine.queue import ENGINE
@@ -149,7 +149,7 @@ def direct_call(
 ) -> Callable[..., Any]:
     """`function`, or the compiled graph itself where AOTAutograd's wrapper has nothing to do."""
     # AOTAutograd hides its function from Dynamo, and Dynamo hides it again: once is enough.
-    wrapped = getattr(function, "_torchdynamo_orig_callable", function)
+    wrapped = undisabled(function)
     if len(made) != 1 or not isinstance(made[0], CacheableGraph):
         return wrapped
     program, *_, plain = made[0].parts
@@ -158,24 +158,6 @@ def direct_call(
     if not plain or graph is None or arguments != len(inputs):
         return wrapped
     return graph.as_function()
-
-
-@contextlib.contextmanager
-def _without_inductors_backends() -> Iterator[None]:
-    """AOTAutograd's key names inductor's code generators: a second of imports that we never use."""
-    register, passes = codecache.init_backend_registration, codecache.custom_backend_passes
-    codecache.init_backend_registration = _no_backends
-    codecache.custom_backend_passes = {}
-    try:
-        yield
-    finally:
-        codecache.init_backend_registration = register
-        codecache.custom_backend_passes = passes
-
-
-@functools.cache
-def _no_backends() -> None:
-    """In place of inductor's registration."""
 
 
 @contextlib.contextmanager
@@ -191,7 +173,7 @@ def keyed(kernels: Sequence[Path], options: object) -> Iterator[list[OutputCode]
         torch.compiler.config.patch(cache_key_tag=tag),  # type: ignore[attr-defined]
         # "Bundled": the entry holds the graphs themselves, not keys of inductor's cache.
         functorch_config.patch(bundled_autograd_cache=True),
-        _without_inductors_backends(),
+        without_inductor_backends(),
     ):
         token = _MADE.set([])
         try:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import fx
-from torch._guards import CompileContext
 
+from torch_max_backend.compat.torch import CompileContext
 from torch_max_backend.engine.queue import ENGINE
 from torch_max_backend.flags import Options
 from torch_max_backend.frontend.aot_autograd import compile_through_aot_autograd

@@ -11,9 +11,8 @@ from weakref import WeakKeyDictionary
 import sympy
 import torch
 from torch import fx
-from torch._ops import OpOverload
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
+from torch_max_backend.compat.torch import OpOverload, ShapeEnv
 from torch_max_backend.errors import UnsupportedOpError
 from torch_max_backend.program import (
     Call,

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from torch import fx
-from torch._ops import OpOverload
 
+from torch_max_backend.compat.torch import OpOverload
 from torch_max_backend.engine.graph import CompiledGraph, PartitionedGraph
 from torch_max_backend.engine.queue import ENGINE
 from torch_max_backend.errors import (

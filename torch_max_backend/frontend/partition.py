@@ -17,10 +17,9 @@ from typing import Any
 import sympy
 import torch
 from torch import fx
-from torch._ops import OpOverload
-from torch.fx.experimental.symbolic_shapes import free_symbols
 from torch.fx.passes.split_module import split_module
 
+from torch_max_backend.compat.torch import OpOverload, free_symbols
 from torch_max_backend.frontend.fx_importer import is_mutation
 from torch_max_backend.frontend.random_numbers import draw_beforehand, random_op
 from torch_max_backend.frontend.support import computes

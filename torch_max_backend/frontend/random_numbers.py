@@ -12,11 +12,14 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._guards import detect_fake_mode
-from torch._ops import OpOverload
-from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
-from torch._subclasses.fake_tensor import FakeTensorMode
 
+from torch_max_backend.compat.torch import (
+    FakeTensorMode,
+    OpOverload,
+    detect_fake_mode,
+    run_and_save_rng_state,
+    run_with_rng_state,
+)
 from torch_max_backend.frontend.fx_importer import tensors_of
 from torch_max_backend.lowering import on_torch
 from torch_max_backend.lowering.registry import is_mapped

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
 
+from torch_max_backend.compat.torch import OpOverload
 from torch_max_backend.errors import UnsupportedOpError, how_to_add
 from torch_max_backend.frontend.fx_importer import (
     SYMBOLIC,

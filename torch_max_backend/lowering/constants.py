@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 import sympy
 import torch
 from max.graph import DeviceRef, Dim, Graph, TensorType, ops
-from torch.utils._sympy.functions import Max, Min
 
+from torch_max_backend.compat.torch import Max, Min
 from torch_max_backend.lowering import shapes
 from torch_max_backend.lowering.devices import max_dtype
 from torch_max_backend.lowering.types import MaxTensor, Scalar, Size

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import sympy
-from max._core.dialects import mo
 from max.dtype import DType
 from max.graph import (
     BufferType,
@@ -27,9 +26,9 @@ from max.graph import (
     Value,
     ops,
 )
-from torch._ops import OpOverload
-from torch.utils._python_dispatch import _disable_current_modes
 
+from torch_max_backend.compat.max import join_chains
+from torch_max_backend.compat.torch import OpOverload, disable_current_modes
 from torch_max_backend.errors import LoweringError, MaxCompilerError, UnsupportedOpError, how_to_add
 from torch_max_backend.lowering import constants, shapes
 from torch_max_backend.lowering.devices import device_ref, max_dtype, torch_dtype
@@ -77,7 +76,7 @@ def build(
     types = [_buffer_type(_input_type(i)) if i.name in mutated else _input_type(i) for i in inputs]
     # AOTAutograd calls the backend under its fake-tensor mode, but constants need real memory.
     with (
-        _disable_current_modes(),
+        disable_current_modes(),
         Graph(name, input_types=types, module=module, custom_extensions=list(kernels)) as graph,
     ):
         lowering = _Lowering(program, table, inputs, graph.inputs)
@@ -127,12 +126,7 @@ class _Unordered:
     def join(self) -> None:
         for device, chains in self.after.items():
             if len(chains) > 1:
-                (self.chains[device],) = Graph.current._add_op_generated(
-                    mo.ChainCreateOp,
-                    result=mo.ChainType(),
-                    inputs=chains,
-                    attach_profile_scopes=False,
-                )
+                self.chains[device] = join_chains(chains)
 
 
 def _buffer_type(type: TensorType) -> BufferType:

@@ -5,7 +5,8 @@ their own between those of MAX.
 from __future__ import annotations
 
 import torch
-from torch._ops import OpOverload
+
+from torch_max_backend.compat.torch import OpOverload
 
 aten = torch.ops.aten
 

@@ -11,9 +11,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from torch._ops import OpOverload, OpOverloadPacket
 
 from torch_max_backend import flags
+from torch_max_backend.compat.torch import (
+    DispatchKey,
+    OpOverload,
+    OpOverloadPacket,
+    core_aten_decompositions,
+    has_kernel,
+    has_kernel_for_key,
+    hides_aliases,
+    nop_decomposition,
+    schema_of,
+)
+from torch_max_backend.compat.torch import decomposition_table as every_decomposition
 from torch_max_backend.errors import ADDING_AN_OP, MappingError
 from torch_max_backend.lowering import on_torch
 from torch_max_backend.lowering.decompositions import DECOMPOSITIONS, grouped_matmul
@@ -69,8 +80,8 @@ def _check(op: object, lowering: object) -> None:
 
 def _schemas(op: Op) -> str:
     if isinstance(op, OpOverload):
-        return str(op._schema)
-    return " | ".join(str(getattr(op, name)._schema) for name in op.overloads())
+        return str(schema_of(op))
+    return " | ".join(str(schema_of(getattr(op, name))) for name in op.overloads())
 
 
 class OpMapping(MutableMapping[Any, Lowering]):
@@ -91,6 +102,10 @@ class OpMapping(MutableMapping[Any, Lowering]):
     def is_builtin(self) -> bool:
         """Whether the table is as the package made it: nothing added, replaced or removed."""
         return not self._removed and all(entry.builtin for entry in self._entries.values())
+
+    def of_users(self) -> list[Op]:
+        """The keys whose lowerings are not this package's own."""
+        return [op for op, entry in self._entries.items() if not entry.builtin]
 
     def register(
         self, op: Any, lowering: Any, *, needs_call: bool, builtin: bool, override: bool
@@ -169,25 +184,19 @@ def preserved_composites() -> list[OpOverload]:
     PyTorch would decompose them before it consults any decomposition table.
     """
     found = []
-    for op, entry in MAPPING_TORCH_ATEN_TO_MAX._entries.items():
-        if entry.builtin:
-            continue
+    for op in MAPPING_TORCH_ATEN_TO_MAX.of_users():
         overloads = [op] if isinstance(op, OpOverload) else [getattr(op, n) for n in op.overloads()]
         found += [overload for overload in overloads if _is_composite(overload)]
     return found
 
 
 def _is_composite(op: OpOverload) -> bool:
-    from torch._decomp import _should_decompose_because_unsafe_op
-
-    if not torch._C._dispatch_has_kernel(op.name()):
+    if not has_kernel(op.name()):
         return False  # a TorchScript overload on Python numbers
-    schema = op._schema
+    schema = schema_of(op)
     functional = not schema.is_mutable and not any(a.alias_info for a in schema.arguments)
-    composite = torch._C._dispatch_has_kernel_for_dispatch_key(
-        op.name(), torch._C.DispatchKey.CompositeImplicitAutograd
-    )
-    return composite and functional and not _should_decompose_because_unsafe_op(op)
+    composite = has_kernel_for_key(op.name(), DispatchKey.CompositeImplicitAutograd)
+    return composite and functional and not hides_aliases(op)
 
 
 def decomposition_table() -> dict[OpOverload, Callable[..., Any]]:
@@ -196,10 +205,6 @@ def decomposition_table() -> dict[OpOverload, Callable[..., Any]]:
     Ours come first, then the core ATen decompositions, then PyTorch's others for ops outside core
     ATen. So an op stays whole only if it has a lowering, or if there is no decomposition of it.
     """
-    from torch._decomp import core_aten_decompositions
-    from torch._decomp import decomposition_table as every_decomposition
-    from torch._decomp.decompositions import nop_decomposition
-
     core = core_aten_decompositions()
     own = {**DECOMPOSITIONS, **grouped_matmul.decompositions()}
     table = {op: decomposition for op, decomposition in own.items() if not is_mapped(op)}

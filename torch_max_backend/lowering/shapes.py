@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import sympy
 from max.graph import Dim, StaticDim, ops
-from torch.utils._sympy.functions import (
+
+from torch_max_backend.compat.torch import (
     CleanDiv,
     FloorDiv,
     Max,
@@ -15,12 +16,10 @@ from torch.utils._sympy.functions import (
     Mod,
     ModularIndexing,
     PythonMod,
+    SymT,
+    symbol_is_type,
 )
-from torch.utils._sympy.functions import (
-    Identity as SymIdentity,
-)
-from torch.utils._sympy.symbol import SymT, symbol_is_type
-
+from torch_max_backend.compat.torch import Identity as SymIdentity
 from torch_max_backend.errors import MaxCompilerError
 from torch_max_backend.lowering.on_torch import NEEDS_SHAPES
 from torch_max_backend.lowering.types import MaxTensor, Size

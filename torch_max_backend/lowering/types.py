@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from max.graph import DeviceRef, Dim, TensorValue
 
+from torch_max_backend.compat.torch import OpOverload
+
 MaxTensor = TensorValue
 """A tensor inside a MAX graph."""
 
@@ -29,7 +31,7 @@ class OutputMeta:
 class CallInfo:
     """The context of a call, passed to lowerings registered with `needs_call=True`."""
 
-    op: torch._ops.OpOverload
+    op: OpOverload
     name: str
     """Name of the node, unique in its graph."""
     outputs: tuple[OutputMeta | None, ...]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torch_max_backend.compat.torch import schema_of
 from torch_max_backend.program.program import (
     Call,
     Program,
@@ -30,7 +31,7 @@ def describe(call: Call, specs: Specs) -> str:
             return "[" + ", ".join(map(text, value)) + "]"
         return repr(value)
 
-    named = dict(zip((a.name for a in call.op._schema.arguments), call.args, strict=False))
+    named = dict(zip((a.name for a in schema_of(call.op).arguments), call.args, strict=False))
     named.update(call.kwargs)
     parts = [
         f"{name}: {text(map_refs(value, lambda ref: str(specs[ref.name][ref.index or 0])))}"

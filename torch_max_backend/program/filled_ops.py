@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import torch
-from torch._ops import OpOverload, OpOverloadPacket
 
+from torch_max_backend.compat.torch import OpOverload, OpOverloadPacket
 from torch_max_backend.program.program import Call
 
 aten = torch.ops.aten

@@ -15,8 +15,8 @@ from typing import Any, Union
 
 import sympy
 import torch
-from torch._ops import OpOverload
 
+from torch_max_backend.compat.torch import OpOverload, schema_of
 from torch_max_backend.program.packed_layout import Layout
 
 BoxedCall = Callable[[list[Any]], list[Any]]
@@ -283,7 +283,7 @@ def live_calls(calls: Sequence[Call], results: Sequence[Ref]) -> list[Call]:
     read = {ref.name for ref in results}
     alive = []
     for call in reversed(calls):
-        if call.name in read or not call.op._schema.returns:
+        if call.name in read or not schema_of(call.op).returns:
             read.update(ref.name for ref in call.reads())
             alive.append(call)
     return alive[::-1]

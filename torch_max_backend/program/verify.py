@@ -26,15 +26,16 @@ from typing import Any, NoReturn
 
 import sympy
 import torch
-from torch._subclasses.fake_tensor import (
+
+from torch_max_backend import flags
+from torch_max_backend.compat.torch import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensorMode,
     UnsupportedOperatorException,
+    disable_current_modes,
+    schema_of,
 )
-from torch.utils._python_dispatch import _disable_current_modes
-
-from torch_max_backend import flags
 from torch_max_backend.errors import ProgramError
 from torch_max_backend.program.program import (
     Call,
@@ -182,7 +183,7 @@ class _Verifier:
         return spec
 
     def _check_schema(self, call: Call) -> None:
-        arguments = call.op._schema.arguments
+        arguments = schema_of(call.op).arguments
         positional = [argument for argument in arguments if not argument.kwarg_only]
         if len(call.args) > len(positional):
             self.fail(3, f"{len(call.args)} arguments, the op takes {len(positional)}", call)
@@ -206,7 +207,7 @@ class _Verifier:
         self._check_outputs(call)
 
     def _check_outputs(self, call: Call) -> None:
-        returns = [str(item.type) for item in call.op._schema.returns]
+        returns = [str(item.type) for item in schema_of(call.op).returns]
         count = len(call.outputs)
         single = len(returns) < 2 and not any(text.startswith("List") for text in returns)
         if single is not call.single or (single and count != 1):
@@ -272,7 +273,7 @@ class _Verifier:
             return
         if call.op.overloadpacket in (aten.as_strided, aten.as_strided_scatter):
             return  # a spec does not tell the strides that it reads
-        with _disable_current_modes(), FakeTensorMode(), torch.no_grad():
+        with disable_current_modes(), FakeTensorMode(), torch.no_grad():
             fakes = {ref: _fake(specs[ref.name][ref.index or 0]) for ref in call.reads()}
             args, kwargs = map_refs((call.args, call.kwargs), fakes.__getitem__)
             try:

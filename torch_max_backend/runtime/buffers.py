@@ -6,7 +6,10 @@ from typing import Any
 
 import torch
 from max.driver import Buffer
-from torch._C import _from_dlpack, _to_dlpack
+from torch.utils.dlpack import to_dlpack
+
+from torch_max_backend.compat.max import buffer_from_dlpack
+from torch_max_backend.compat.torch import from_dlpack
 
 
 class _Capsule:
@@ -21,7 +24,7 @@ class _Capsule:
         self.tensor = tensor
 
     def __dlpack__(self, **_: Any) -> Any:
-        return _to_dlpack(self.tensor)
+        return to_dlpack(self.tensor)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.tensor.__dlpack_device__()
@@ -37,9 +40,9 @@ class _CpuCapsule(_Capsule):
 def to_buffer(tensor: torch.Tensor) -> Buffer:
     """A MAX buffer over the memory of a contiguous tensor."""
     capsule = _CpuCapsule if tensor.device.type == "cpu" else _Capsule
-    return Buffer._from_dlpack(capsule(tensor))
+    return buffer_from_dlpack(capsule(tensor))
 
 
 def to_tensor(buffer: Buffer) -> torch.Tensor:
     """A tensor over a MAX buffer's memory, which the tensor owns from now on."""
-    return _from_dlpack(buffer.__dlpack__())
+    return from_dlpack(buffer.__dlpack__())

@@ -14,6 +14,7 @@ import torch
 from max.driver import Buffer
 from max.engine import Model
 
+from torch_max_backend.compat.max import executor
 from torch_max_backend.program import (
     BoxedCall,
     PackedInput,
@@ -83,7 +84,7 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
 
     def first_execute(buffers: list[Any]) -> list[Buffer]:
         nonlocal execute
-        execute = model._execute_device_tensors
+        execute = executor(model)
         with long_timer_slack():
             return execute(buffers)
 

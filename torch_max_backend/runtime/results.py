@@ -7,8 +7,8 @@ from typing import Any
 
 import sympy
 import torch
-from torch.utils._sympy.printers import PythonPrinter
 
+from torch_max_backend.compat.torch import PythonPrinter
 from torch_max_backend.program import (
     Program,
     SymbolInput,

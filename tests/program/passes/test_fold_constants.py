@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from max._mlir_context import in_default_mlir_context
 from max.graph import Module
 from torch.nn import functional
 
 from tests.testing.graph_of_call import OpCall, graph_for_max
 from tests.testing.programs import op_names, outputs, program
+from torch_max_backend.compat.max import in_default_mlir_context
 from torch_max_backend.lowering import graph_builder
 from torch_max_backend.lowering.registry import decomposition_table
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
+from torch_max_backend.compat.torch import pytree
 from torch_max_backend.frontend.complex_numbers import fourier
 from torch_max_backend.frontend.complex_numbers.pair import Pair
 

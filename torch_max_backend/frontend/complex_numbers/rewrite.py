@@ -16,12 +16,16 @@ from typing import Any
 import numpy as np
 import torch
 from torch import fx
-from torch._guards import detect_fake_mode
-from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils import _pytree as pytree
 
+from torch_max_backend.compat.torch import (
+    FakeTensorMode,
+    OpOverload,
+    detect_fake_mode,
+    make_fx,
+    pytree,
+    set_codegen_of,
+    unset_fake_temporarily,
+)
 from torch_max_backend.frontend.complex_numbers import fourier
 from torch_max_backend.frontend.complex_numbers.arithmetic import (
     TRANSFORMS,
@@ -56,7 +60,7 @@ class _Rewriter:
         self.gm = gm
         self.decompositions = dict(decompositions)
         self.graph = fx.Graph()
-        self.graph.set_codegen(gm.graph._codegen)
+        set_codegen_of(self.graph, gm.graph)
         self.root = torch.nn.Module()
         for name, value in _attributes(gm):
             setattr(self.root, name, value)

@@ -8,6 +8,7 @@ import torch
 from max.dtype import DType
 from max.graph import ops
 
+from torch_max_backend.compat.torch import OpOverloadPacket
 from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
 from torch_max_backend.lowering.promotion import elementwise
 from torch_max_backend.lowering.registry import map_to
@@ -58,7 +59,7 @@ ROUNDING_OPS = {
 }
 
 
-def _register_kernel(packet: torch._ops.OpOverloadPacket, kernel: str) -> None:
+def _register_kernel(packet: OpOverloadPacket, kernel: str) -> None:
     @map_to(packet)
     @elementwise("self", int_to_float=True, wide=True)
     def lowering(self: MaxTensor) -> MaxTensor:
@@ -67,7 +68,7 @@ def _register_kernel(packet: torch._ops.OpOverloadPacket, kernel: str) -> None:
     globals()[f"aten_{packet.__name__}"] = lowering
 
 
-def _register_float_op(packet: torch._ops.OpOverloadPacket) -> None:
+def _register_float_op(packet: OpOverloadPacket) -> None:
     @map_to(packet)
     @elementwise("self", int_to_float=True, wide=True)
     def lowering(self: MaxTensor) -> MaxTensor:
@@ -76,7 +77,7 @@ def _register_float_op(packet: torch._ops.OpOverloadPacket) -> None:
     globals()[f"aten_{packet.__name__}"] = lowering
 
 
-def _register_rounding_op(packet: torch._ops.OpOverloadPacket) -> None:
+def _register_rounding_op(packet: OpOverloadPacket) -> None:
     @map_to(packet)
     def lowering(self: MaxTensor) -> MaxTensor:
         return ROUNDING_OPS[packet](self) if self.dtype.is_float() else self

@@ -7,6 +7,7 @@ import math
 import torch
 from max.graph import ops
 
+from torch_max_backend.compat.torch import OpOverloadPacket
 from torch_max_backend.lowering import constants, mojo_kernels, promotion
 from torch_max_backend.lowering.promotion import elementwise
 from torch_max_backend.lowering.registry import map_to
@@ -61,7 +62,7 @@ def _number(value: float, like: MaxTensor) -> MaxTensor:
     return constants.scalar(value, promotion.dtype_of(like), like.device)
 
 
-def _register_unary(packet: torch._ops.OpOverloadPacket, kernel: str) -> None:
+def _register_unary(packet: OpOverloadPacket, kernel: str) -> None:
     @map_to(packet)
     @elementwise("x", int_to_float=True, wide=True)
     def lowering(x: MaxTensor) -> MaxTensor:
@@ -70,7 +71,7 @@ def _register_unary(packet: torch._ops.OpOverloadPacket, kernel: str) -> None:
     globals()[f"aten_{packet.__name__}"] = lowering
 
 
-def _register_binary(packet: torch._ops.OpOverloadPacket, kernel: str) -> None:
+def _register_binary(packet: OpOverloadPacket, kernel: str) -> None:
     @map_to(packet)
     @elementwise("x", "n", int_to_float=True, wide=True)
     def lowering(x: MaxTensor, n: MaxTensor) -> MaxTensor:
@@ -79,7 +80,7 @@ def _register_binary(packet: torch._ops.OpOverloadPacket, kernel: str) -> None:
     globals()[f"aten_{packet.__name__}"] = lowering
 
 
-def _register_shifted(packet: torch._ops.OpOverloadPacket, kernel: str) -> None:
+def _register_shifted(packet: OpOverloadPacket, kernel: str) -> None:
     @map_to(packet)
     @elementwise("x", "n", int_to_float=True, wide=True)
     def lowering(x: MaxTensor, n: MaxTensor) -> MaxTensor:

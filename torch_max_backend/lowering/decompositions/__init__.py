@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._inductor import inductor_prims
-from torch._ops import OpOverload
 
+from torch_max_backend.compat.torch import OpOverload
+from torch_max_backend.compat.torch import fma as inductor_fma
 from torch_max_backend.lowering.decompositions.basic import (
     embedding_renorm,
     fma,
@@ -25,7 +25,7 @@ DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.embedding_renorm.default: embedding_renorm,
     aten.native_dropout.default: native_dropout,
     aten.segment_reduce.default: segment_reduce,
-    inductor_prims.fma: fma,
+    inductor_fma: fma,
     **foreach_decompositions(),
     **FRACTIONAL_POOLING,
     **GRADIENTS,

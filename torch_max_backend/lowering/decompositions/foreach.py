@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
+
+from torch_max_backend.compat.torch import OpOverload, all_schemas, schema_of
 
 aten = torch.ops.aten
 
@@ -65,7 +66,7 @@ _SINGLE: dict[str, Callable[..., torch.Tensor]] = {
 
 
 def _for_each(op: OpOverload, single: Callable[..., torch.Tensor]) -> Decomposition:
-    names = [argument.name for argument in op._schema.arguments]
+    names = [argument.name for argument in schema_of(op).arguments]
 
     def decomposition(*args: Any, **kwargs: Any) -> list[torch.Tensor]:
         given = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -90,7 +91,7 @@ def _for_each(op: OpOverload, single: Callable[..., torch.Tensor]) -> Decomposit
 def foreach_decompositions() -> dict[OpOverload, Decomposition]:
     """Every functional `aten._foreach_*`; AOTAutograd turns the in-place variants into these."""
     found: dict[OpOverload, Decomposition] = {}
-    for schema in torch._C._jit_get_all_schemas():
+    for schema in all_schemas():
         name = schema.name.removeprefix("aten::")
         if not name.startswith("_foreach_") or schema.is_mutable:
             continue

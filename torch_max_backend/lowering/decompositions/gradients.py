@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
+
+from torch_max_backend.compat.torch import OpOverload
 
 aten = torch.ops.aten
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 
+from torch_max_backend.compat.torch import OpOverload
 from torch_max_backend.program.own_ops import grouped_mm
 
 aten = torch.ops.aten

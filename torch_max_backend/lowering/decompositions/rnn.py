@@ -3,58 +3,45 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch._decomp import decompositions as torchs
+
+from torch_max_backend.compat.torch import replace_rnn_helper, rnn_helper
 
 
-@contextlib.contextmanager
-def rnn_dropout() -> Iterator[None]:
+def rnn_dropout() -> contextlib.AbstractContextManager[None]:
     """Inside, PyTorch's decompositions of LSTM, GRU and RNN do drop out between layers.
 
-    They are entered before any table is asked, and their common helper loses the dropout of a
-    training with several layers: its condition compares the layers with their number reversed.
+    Their common helper loses the dropout of a training with several layers: its condition compares
+    the layers with their number reversed.
     """
-    whole = torchs._rnn_helper
+    return replace_rnn_helper(_layer_by_layer)
 
-    def helper(
-        input: torch.Tensor,
-        hidden: Any,
-        params: Any,
-        has_biases: bool,
-        num_layers: int,
-        dropout: float,
-        train: bool,
-        bidirectional: bool,
-        batch_first: bool,
-        layer_fn: Callable[..., Any],
-    ) -> tuple[torch.Tensor, list[Any]]:
-        both = 2 if bidirectional else 1
-        x = input.transpose(0, 1) if batch_first else input
-        hiddens: list[Any] = []
-        for layer in range(num_layers):
-            mine = slice(both * layer, both * (layer + 1))
-            x, last = whole(
-                x,
-                hidden[mine],
-                params[mine],
-                has_biases,
-                1,
-                0.0,
-                train,
-                bidirectional,
-                False,
-                layer_fn,
-            )
-            hiddens += last
-            if dropout and train and layer < num_layers - 1:
-                x = torch.dropout(x, dropout, train=True)
-        return (x.transpose(0, 1) if batch_first else x), hiddens
 
-    torchs._rnn_helper = helper
-    try:
-        yield
-    finally:
-        torchs._rnn_helper = whole
+def _layer_by_layer(
+    input: torch.Tensor,
+    hidden: Any,
+    params: Any,
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+    layer_fn: Callable[..., Any],
+) -> tuple[torch.Tensor, list[Any]]:
+    """PyTorch's helper for each layer alone, and dropout between them."""
+    both = 2 if bidirectional else 1
+    x = input.transpose(0, 1) if batch_first else input
+    hiddens: list[Any] = []
+    for layer in range(num_layers):
+        mine = slice(both * layer, both * (layer + 1))
+        x, last = rnn_helper(
+            x, hidden[mine], params[mine], has_biases, 1, 0.0, train, bidirectional, False, layer_fn
+        )
+        hiddens += last
+        if dropout and train and layer < num_layers - 1:
+            x = torch.dropout(x, dropout, train=True)
+    return (x.transpose(0, 1) if batch_first else x), hiddens

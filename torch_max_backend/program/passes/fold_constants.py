@@ -22,8 +22,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
 
+from torch_max_backend.compat.torch import disable_current_modes
 from torch_max_backend.program.filled_ops import BROADCASTS
 from torch_max_backend.program.program import (
     Call,
@@ -118,7 +118,7 @@ def _evaluate(constant: Mapping[str, Call], wanted: Sequence[Ref]) -> dict[Ref, 
         return result if ref.index is None else result[ref.index]
 
     # AOTAutograd calls us under its fake-tensor mode; these are real.
-    with _disable_current_modes(), torch.no_grad():
+    with disable_current_modes(), torch.no_grad():
         for call in live_calls(list(constant.values()), wanted):
             args, kwargs = map_refs(call.args, value), map_refs(call.kwargs, value)
             values[call.name] = call.op(*args, **kwargs)

@@ -1,0 +1,106 @@
+"""Private APIs of MAX: each one exists and does what compat/max.py needs."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from max import driver, engine
+from max.driver import Buffer
+from max.dtype import DType
+from max.graph import BufferType, DeviceRef, Graph, TensorType, ops
+
+from tests.testing.private_names import attributes_of, check_import, imported_names
+
+# The package is imported inside the tests. If MAX moved a name, importing it fails at that name;
+# `python -m pytest --noconftest tests/compat` then names all that moved.
+COMPAT = Path(__file__).parents[2] / "torch_max_backend" / "compat" / "max.py"
+FOUR = TensorType(DType.float32, (4,), DeviceRef.CPU())
+
+
+@pytest.mark.parametrize(("module", "name"), imported_names(COMPAT, {"max"}))
+def test_imported_name_exists(module: str, name: str) -> None:
+    check_import(COMPAT, module, name)
+
+
+@pytest.fixture
+def compat() -> ModuleType:
+    return importlib.import_module("torch_max_backend.compat.max")
+
+
+def test_every_name_is_exercised(compat: ModuleType) -> None:
+    assert set(compat.__all__) - attributes_of("compat", Path(__file__)) == set()
+
+
+def test_mlir_context_in_another_thread(compat: ModuleType) -> None:
+    built: list[str] = []
+
+    @compat.in_default_mlir_context
+    def build() -> None:
+        with Graph("negative", input_types=[FOUR]) as graph:
+            graph.output(-graph.inputs[0].tensor)
+        built.append(str(graph))
+
+    thread = threading.Thread(target=build)
+    thread.start()
+    thread.join()
+    assert len(built) == 1 and "mo.graph @negative" in built[0]
+
+
+def test_buffer_shares_the_memory(compat: ModuleType) -> None:
+    tensor = torch.arange(4.0).requires_grad_()
+
+    class Capsule:
+        def __dlpack__(self, **_: Any) -> Any:
+            return torch.utils.dlpack.to_dlpack(tensor)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (1, 0)
+
+    buffer = compat.buffer_from_dlpack(Capsule())
+    assert isinstance(buffer, Buffer)
+    assert buffer.dtype == DType.float32 and tuple(buffer.shape) == (4,)
+    with torch.no_grad():
+        tensor[2] = 7
+    assert buffer.to_numpy().tolist() == [0, 1, 7, 3]
+
+
+def test_chains_are_joined(compat: ModuleType) -> None:
+    """Two stores that each wait for the same chain, and one chain that waits for both."""
+    device = DeviceRef.CPU()
+    written = BufferType(DType.float32, (4,), device)
+    with Graph("stores", input_types=[written, written]) as graph:
+        before = graph.device_chains[device]
+        after = []
+        for value in graph.inputs:
+            graph.device_chains[device] = before
+            ops.buffer_store(value.buffer, ops.constant([1.0] * 4, DType.float32, device))
+            after.append(graph.device_chains[device])
+        graph.device_chains[device] = compat.join_chains(after)
+        graph.output()
+    (joined,) = [line for line in str(graph).splitlines() if "mo.chain.create" in line][-1:]
+    names = [line.split("=")[0].strip() for line in str(graph).splitlines() if ".store" in line]
+    assert len(names) == 2 and all(name in joined for name in names), str(graph)
+
+
+def test_a_compile_is_awaited_and_run(compat: ModuleType) -> None:
+    """A compile can be asked whether it is done, and its model runs on buffers alone."""
+    session = engine.InferenceSession(devices=[driver.CPU()])
+    with Graph("negative", input_types=[FOUR]) as graph:
+        graph.output(-graph.inputs[0].tensor)
+    compiled = session.compile_async(graph)
+    handle = compat.compile_handle(compiled)
+    assert handle is not None
+    while not handle.done():
+        time.sleep(0.01)
+    assert handle.exception() is None
+    (model,) = session.init_all(compiled).values()
+    execute = compat.executor(model)
+    (result,) = execute([Buffer.from_numpy(torch.arange(4.0).numpy())])
+    assert isinstance(result, Buffer) and result.to_numpy().tolist() == [0, -1, -2, -3]

@@ -1,0 +1,52 @@
+"""Every private API of MAX that the backend uses, each with the reason it is needed.
+
+MAX moves these names between releases. They are imported and read here only, so a new release
+breaks this file, and tests/compat/test_max.py names what moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from max._core.dialects import mo
+from max._core.mlrt import AsyncValue
+from max._mlir_context import in_default_mlir_context
+from max.driver import Buffer
+from max.engine import CompiledModel, Model
+from max.graph import Graph
+
+__all__ = [
+    "buffer_from_dlpack",
+    "compile_handle",
+    "executor",
+    "in_default_mlir_context",
+    "join_chains",
+]
+
+# in_default_mlir_context: MAX enters its MLIR context in the main thread alone; users have others.
+
+buffer_from_dlpack = Buffer._from_dlpack
+"""`Buffer.from_dlpack` without its Python part, whose checks cost more than a small call."""
+
+
+def compile_handle(compiled: CompiledModel) -> AsyncValue | None:
+    """The handle of a running compile, which can be asked whether it is done.
+
+    The public methods wait in C++, where Ctrl-C has no effect. None for a model that was read.
+    """
+    handle = compiled._compiled
+    return handle if isinstance(handle, AsyncValue) else None
+
+
+def executor(model: Model) -> Callable[[list[Any]], list[Buffer]]:
+    """What `model.execute` calls after it has checked and converted each argument."""
+    return model._execute_device_tensors
+
+
+def join_chains(chains: Sequence[Any]) -> Any:
+    """One chain of the current graph that waits for all of `chains`; `ops` has no such function."""
+    (joined,) = Graph.current._add_op_generated(
+        mo.ChainCreateOp, result=mo.ChainType(), inputs=chains, attach_profile_scopes=False
+    )
+    return joined
