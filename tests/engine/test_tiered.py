@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import subprocess
 import sys
@@ -39,8 +40,8 @@ TIERED = {"tiered": True}
 def nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every graph waits: from the store, all but the first run would have them at once."""
     monkeypatch.setenv("TORCH_MAX_BACKEND_CACHE_MB", "0")
-    ENGINE._models.clear()  # of other tests, whose equal graphs may still live
     torch._dynamo.reset()
+    gc.collect()  # an equal graph of another test shares its model while it lives
 
 
 @pytest.fixture
