@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.torch_ir.roundtrip import roundtrip
 from torch_ir import ExportError, export_model, extract_ir, verify_ir_with_state_dict
@@ -41,10 +43,43 @@ def test_decompose_gives_core_aten(tmp_path: Path) -> None:
 
 
 def test_strict_tracing(tmp_path: Path) -> None:
-    roundtrip(nn.Sequential(nn.Linear(6, 4), nn.ReLU(inplace=True)), (X,), tmp_path, strict=True)
+    ir = roundtrip(
+        nn.Sequential(nn.Linear(6, 4), nn.ReLU(inplace=True)), (X,), tmp_path, strict=True
+    )
+    assert [node.op_type for node in ir.nodes] == ["aten.linear.default", "aten.relu.default"]
 
 
-def test_extraction_reads_no_weights_and_leaves_the_model_alone() -> None:
+@pytest.mark.parametrize("strict", [False, True])
+def test_dynamo_traces_only_if_strict(strict: bool) -> None:
+    class Tells(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.sin() if torch.compiler.is_dynamo_compiling() else x.cos()
+
+    (node,) = extract_ir(Tells(), (X,), strict=strict).nodes
+    assert node.op_type == ("aten.sin.default" if strict else "aten.cos.default")
+
+
+def test_forward_sees_no_real_weight() -> None:
+    seen: list[Any] = []
+
+    class Looks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.lstm = nn.Linear(6, 4), nn.LSTM(4, 3)
+            self.register_buffer("shift", torch.ones(4))
+
+        def forward(self, x: torch.Tensor) -> Any:
+            seen.extend([*self.parameters(), *self.buffers(), *self.lstm._flat_weights])
+            return self.lstm(self.fc(x) + self.shift)
+
+    model = Looks()
+    extract_ir(model, (X,))
+    assert len(seen) == 2 + 4 + 1 + 4
+    assert all(tensor.untyped_storage().device.type == "meta" for tensor in seen)
+    assert all(isinstance(tensor, nn.Parameter) for tensor in seen[:6])
+
+
+def test_extraction_leaves_the_model_alone() -> None:
     model = nn.Sequential(nn.Linear(6, 4), nn.LSTM(4, 3))
     before = {key: (id(t), t.clone()) for key, t in model.named_parameters()}
     program = export_model(model, (X,))
@@ -66,7 +101,7 @@ def test_model_is_restored_after_a_failure() -> None:
 
     model = Breaks()
     weight = model.fc.weight
-    with pytest.raises(ExportError, match=r"Breaks(.|\n)*test_exporter.py"):
+    with pytest.raises(ExportError, match=r"could not export Breaks: (.|\n)*test_exporter.py"):
         extract_ir(model, (X,))
     assert model.fc.weight is weight
 
@@ -76,3 +111,14 @@ def test_wrong_calls_are_explained() -> None:
         extract_ir(nn.ReLU(), [X])  # type: ignore[arg-type]
     with pytest.raises(ExportError, match=r"expected a torch\.nn\.Module"):
         extract_ir(lambda x: x, (X,))  # type: ignore[arg-type]
+    model = nn.Linear(6, 6)
+    model.weight = nn.Parameter(model.weight.detach().to_sparse())
+    with pytest.raises(ExportError, match=r"layout torch\.sparse_coo"):
+        extract_ir(model, (X,))
+
+
+def test_fake_weights_cannot_be_exported() -> None:
+    with FakeTensorMode():
+        model = nn.Linear(6, 6)
+    with pytest.raises(ExportError, match="weight is a fake tensor"):
+        extract_ir(model, (X,))

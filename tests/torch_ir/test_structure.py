@@ -5,14 +5,24 @@ from __future__ import annotations
 import collections
 import json
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import nn
 
-from torch_ir import ExecutionError, execute_ir, extract_ir
+from torch_ir import ConversionError, ExecutionError, execute_ir, extract_ir
+from torch_ir.compat import pytree
+from torch_ir.ir import TreeSpec
 from torch_ir.serializer import deserialize_ir, serialize_ir
+from torch_ir.structure import (
+    MAX_DEPTH,
+    flat_positions,
+    flatten_inputs,
+    from_pytree,
+    leaves,
+    unflatten,
+)
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
@@ -46,3 +56,113 @@ def test_a_damaged_context_of_a_result(context: str) -> None:
     ir.out_spec.context = context
     with pytest.raises(ExecutionError, match=r"cannot be rebuilt as a collections\.defaultdict"):
         execute_ir(ir, (X,))
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+def spec_of(value: Any) -> tuple[list[Any], TreeSpec]:
+    leaves, spec = pytree.tree_flatten(value)
+    index = iter(range(len(leaves)))
+    return leaves, from_pytree(spec, lambda: TreeSpec("leaf", index=next(index)))
+
+
+NESTED = [
+    1,
+    (1, 2),
+    [1, [2, (3,)]],
+    {"b": 1, "a": (2,)},
+    {1: 2, 2.5: 3, False: 4},
+    collections.OrderedDict(z=1, a=2),
+    (),
+    {},
+]
+
+
+@pytest.mark.parametrize("value", NESTED, ids=repr)
+def test_values_are_flattened_and_nested_again(value: Any) -> None:
+    leaves, spec = spec_of(value)
+    again = unflatten(spec, leaves)
+    assert again == value and type(again) is type(value)
+
+
+def test_a_namedtuple_gets_a_class_of_the_same_fields() -> None:
+    leaves, spec = spec_of(Pair(1, [2]))
+    assert spec.type_name == f"{__name__}.Pair"
+    again = unflatten(spec, leaves)
+    assert type(again).__name__ == "Pair" and again._asdict() == {"left": 1, "right": [2]}
+
+
+def test_a_type_of_torch() -> None:
+    leaves, spec = spec_of(torch.max(X, dim=0))
+    again = unflatten(spec, leaves)
+    assert type(again) is torch.return_types.max and again.values is leaves[0]
+
+
+def test_a_type_that_is_not_registered_becomes_a_plain_one() -> None:
+    leaf = TreeSpec("leaf", index=0)
+    assert unflatten(TreeSpec("custom", [leaf], keys=["a"], type_name="no.Such"), [1]) == {"a": 1}
+    assert unflatten(TreeSpec("custom", [leaf], type_name="no.Such"), [1]) == (1,)
+
+
+def test_without_a_tree_one_result_is_bare() -> None:
+    assert unflatten(None, [1]) == 1 and unflatten(None, [1, 2]) == (1, 2)
+
+
+def test_structures_that_cannot_be_stored() -> None:
+    with pytest.raises(ConversionError, match="the key None; keys must be strings or numbers"):
+        spec_of({None: 1})
+    deep: Any = 1
+    for _ in range(MAX_DEPTH):
+        deep = [deep]
+    assert leaves(spec_of(deep)[1])
+    with pytest.raises(ConversionError, match="nested deeper than 64 levels"):
+        spec_of([deep])
+
+
+def test_places_are_written_like_code() -> None:
+    _, spec = spec_of({"mask": [1, {"x": 2}]})
+    assert flat_positions(spec, "kwargs") == {
+        0: "kwargs['mask'][0]",
+        1: "kwargs['mask'][1]['x']",
+    }
+
+
+def call_spec(*args: Any, **kwargs: Any) -> TreeSpec:
+    return spec_of((args, kwargs))[1]
+
+
+def test_inputs_are_flattened_in_the_order_of_the_export() -> None:
+    spec = call_spec(1, {"a": 2, "b": [3]}, k=4, j=5)
+    assert flatten_inputs(spec, (10, {"b": [30], "a": 20}), {"j": 50, "k": 40}) == [
+        10,
+        20,
+        30,
+        40,
+        50,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ((1,), {"k": 1}, "got 1 positional inputs; the model was extracted with 2"),
+        ((1, [2]), {}, r"keyword inputs: missing \['k'\], unexpected \[\]"),
+        ((1, [2]), {"k": 1, "z": 1}, r"unexpected \['z'\]"),
+        ((1, [2, 3]), {"k": 1}, "input 1: expected a list of 1 items, got a list of 2"),
+        ((1, 2), {"k": 1}, "input 1: expected a list of 1 items, got a int"),
+    ],
+)
+def test_inputs_of_another_structure(args: Any, kwargs: Any, message: str) -> None:
+    with pytest.raises(ExecutionError, match=message):
+        flatten_inputs(call_spec(1, [2], k=3), args, kwargs)
+
+
+def test_dicts_must_have_the_same_keys() -> None:
+    with pytest.raises(ExecutionError, match=r"input 0: expected a dict with the keys \['a'\]"):
+        flatten_inputs(call_spec({"a": 1}), ({"b": 1},), {})
+    message = "input 0: expected a collections.defaultdict of 1 items, got a int"
+    with pytest.raises(ExecutionError, match=message):
+        flatten_inputs(call_spec(collections.defaultdict(list, a=1)), (3,), {})

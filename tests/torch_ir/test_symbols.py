@@ -8,6 +8,7 @@ from torch import nn
 
 from torch_ir import IR, ExecutionError, TensorMeta, execute_ir, extract_ir
 from torch_ir.ir import Symbol
+from torch_ir.symbols import bind_symbols, evaluate, free_symbols, solve
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
@@ -33,3 +34,80 @@ def test_a_size_expression_cannot_take_time_without_end() -> None:
     ir = IR([], metas, metas[:1], symbols={"s0": Symbol("s0")})
     with pytest.raises(ExecutionError, match="input y: dimension 0 is 1"):
         execute_ir(ir, (torch.ones(9), torch.ones(1, dtype=torch.int8)))
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("s0", 3),
+        ("2*s0 + 1", 7),
+        ("-s0 + 5", 2),
+        ("s0**2 - s1", 5),
+        ("(s0 + 4)//2", 3),
+        ("Mod(s0, 2)", 1),
+        ("FloorDiv(s1, 3)", 1),
+        ("Max(s0, s1)", 4),
+        ("Min(s0, 1)", 1),
+        ("CeilToInt(s0)", 3),
+    ],
+)
+def test_expressions_have_values(expression: str, value: int) -> None:
+    assert evaluate(expression, {"s0": 3, "s1": 4}) == value
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("s9", "the inputs do not determine the size 's9'"),
+        ("s0 +", "is not a size expression"),
+        ("s0.real", "do not determine"),
+        ("__import__('os')", "do not determine"),
+        ("open(s0)", "do not determine"),
+        ("s0 % (s0 - 3)", "has no value for"),
+        ("s0**65", "has the exponent 65"),
+        ("s0**-1", "has the exponent -1"),
+        ("Max(s0, key=s0)", "do not determine"),
+        ("Max(s0)", "has no value for"),
+        ("s0" + "+s0" * 2000, "longer than 4096 characters"),
+        ("1" + "0" * 100, "has no value"),
+        ("(" * 300 + "s0" + ")" * 300, "not a size expression"),
+    ],
+)
+def test_expressions_without_a_value(expression: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        evaluate(expression, {"s0": 3})
+
+
+def test_free_symbols() -> None:
+    assert free_symbols("2*s0 + Max(s1, 3)") == {"s0", "s1"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "size", "values", "solution"),
+    [
+        ("3*s0 - 1", 8, {}, {"s0": 3}),
+        ("s0 + s1", 5, {"s0": 2}, {"s1": 3}),
+        ("s0 + s1", 5, {}, {}),
+        ("2*s0", 5, {}, {}),
+        ("0*s0", 5, {}, {}),
+        ("4//s0", 2, {}, {}),
+        ("s0", 5, {"s0": 2}, {}),
+    ],
+)
+def test_solutions(
+    expression: str, size: int, values: dict[str, int], solution: dict[str, int]
+) -> None:
+    assert solve(expression, size, values) == solution
+
+
+def test_symbols_are_bound() -> None:
+    metas = [TensorMeta("a", ("s0", 4), "int8"), TensorMeta("b", ("s0 + 2*s1",), "int8")]
+    symbols = {"s0": Symbol("s0", 2), "s1": Symbol("s1", 0, 9)}
+    assert bind_symbols(symbols, metas, [(3, 4), (13,)], {}) == {"s0": 3, "s1": 5}
+    assert bind_symbols(symbols, metas, [(3, 4), (13,)], {"n": 7})["n"] == 7
+    with pytest.raises(ExecutionError, match=r"the size s0 = 1 must be at least 2$"):
+        bind_symbols(symbols, metas, [(1, 4), (3,)], {})
+    with pytest.raises(ExecutionError, match="s1 = 10 must be at least 0 and at most 9"):
+        bind_symbols(symbols, metas, [(3, 4), (23,)], {})
+    with pytest.raises(ExecutionError, match=r"input b: dimension 0 is 4, which is no value of"):
+        bind_symbols(symbols, metas, [(3, 4), (4,)], {})

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 
 from tests.torch_ir.roundtrip import node_of, roundtrip
 from tests.torch_ir.small_models import Calls
-from torch_ir import execute_ir
+from torch_ir import ExecutionError, execute_ir
+from torch_ir.ops.higher_order import map_impl, scan
 
 X = torch.linspace(-2, 2, 24).reshape(4, 6)
 
@@ -42,10 +44,10 @@ def test_while_loop(tmp_path: Path) -> None:
 
 
 def test_scan(tmp_path: Path) -> None:
-    from torch._higher_order_ops.scan import scan
+    from torch._higher_order_ops.scan import scan as scan_over
 
     def function(x: torch.Tensor) -> Any:
-        return scan(lambda c, row: (c + row, c * row), torch.zeros(6), x)
+        return scan_over(lambda c, row: (c + row, c * row), torch.zeros(6), x)
 
     ir = roundtrip(Calls(function), (X,), tmp_path)
     torch.testing.assert_close(execute_ir(ir, (X,))[0], X.sum(0))
@@ -57,4 +59,23 @@ def test_autocast_region(tmp_path: Path) -> None:
             y = x @ x.T
         return y.float()
 
-    roundtrip(Calls(function), (X,), tmp_path)
+    ir = roundtrip(Calls(function), (X,), tmp_path)
+    exact = Calls(lambda x: x @ x.T)(X)
+    error = (execute_ir(ir, (X,)) - exact).abs().max()
+    assert 1e-4 < error < 0.1, "computed in bfloat16"
+
+
+def test_map(tmp_path: Path) -> None:
+    from torch._higher_order_ops.map import map as map_over
+
+    ir = roundtrip(Calls(lambda x, y: map_over(lambda row, y: row * y, x, y)), (X, X[0]), tmp_path)
+    assert node_of(ir, "higher_order.map_impl").subgraphs
+    assert torch.equal(execute_ir(ir, (X, X[0])), X * X[0])
+
+
+@pytest.mark.parametrize(
+    ("run", "arguments"), [(scan, ([X[0]], [X[:0]])), (map_impl, ([X[:0]],)), (map_impl, ([],))]
+)
+def test_no_steps(run: Any, arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(ExecutionError, match="needs at least one step"):
+        run(lambda values: values, *arguments)

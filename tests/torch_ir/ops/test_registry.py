@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from torch_ir import OpNode, execute_ir, extract_ir, register_executor, register_op
+from torch_ir import ConversionError, OpNode, execute_ir, extract_ir, register_executor, register_op
 from torch_ir.ops import registry
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
@@ -63,3 +63,46 @@ def test_custom_op_of_torch_library() -> None:
     ir = extract_ir(Model(), (X,))
     assert ir.nodes[0].op_type == "torch_ir_tests.twice.default"
     assert torch.equal(execute_ir(ir, (X,)), X * 2 + 1)
+
+
+def test_an_executor_for_the_overload_wins() -> None:
+    made = {}
+    for name in ("mylib.op", "mylib.op.default"):
+
+        @register_executor(name)
+        def run(inputs: list[torch.Tensor], attrs: Any, name: str = name) -> str:
+            return name
+
+        made[name] = run
+    try:
+        assert registry.executor_for("mylib.op.default") is made["mylib.op.default"]
+        assert registry.executor_for("mylib.op.other") is made["mylib.op"]
+        assert registry.executor_for("mylib.others.default") is None
+        replacement = register_executor("mylib.op", override=True)(made["mylib.op.default"])
+        assert registry.executor_for("mylib.op.other") is replacement
+    finally:
+        for name in made:
+            registry.unregister_executor(name)
+    assert registry.executor_for("mylib.op.default") is None
+
+
+def test_a_conversion_must_return_a_node() -> None:
+    register_op("aten.relu")(lambda info: None)
+    try:
+        with pytest.raises(ConversionError, match=r"for aten\.relu\.default must return an OpNode"):
+            extract_ir(nn.ReLU(), (X,))
+    finally:
+        registry.unregister_op("aten.relu")
+
+
+def test_a_namespace_must_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_namespaces", set(registry._namespaces))
+    assert registry.is_allowed_namespace("aten") and not registry.is_allowed_namespace("mylib")
+    registry.allow_namespace("mylib")
+    assert registry.is_allowed_namespace("mylib")
+
+
+@pytest.mark.parametrize("namespace", ["prim", "higher_order", "a.b", "", "os; import sys"])
+def test_namespaces_that_cannot_be_allowed(namespace: str) -> None:
+    with pytest.raises(ValueError, match="is not a namespace of ops that can be allowed"):
+        registry.allow_namespace(namespace)

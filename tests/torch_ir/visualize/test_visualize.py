@@ -1,4 +1,4 @@
-"""The picture formats, without a browser: structure, limits, escaping, files."""
+"""Drawing to a file: the suffix selects the format, and the file is written whole."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def test_an_unknown_suffix_lists_the_known_ones(tmp_path: Path, name: str):
 
 @pytest.mark.parametrize("suffix", package.FORMATS)
 def test_hostile_names_can_be_written_in_every_format(tmp_path: Path, suffix: str):
-    visualize(graphs.hostile(), tmp_path / f"model{suffix}")
+    text = visualize(graphs.hostile(), tmp_path / f"model{suffix}").read_text(encoding="utf-8")
+    assert "owned" in text and "\x00" not in text and "\u202e" not in text
 
 
 def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -78,4 +79,5 @@ def test_the_file_has_usual_permissions(tmp_path: Path):
 
 def test_the_empty_graph_can_be_drawn(tmp_path: Path):
     for suffix in package.FORMATS:
-        visualize(IR([], [], []), tmp_path / f"empty{suffix}")
+        path = visualize(IR([], [], [], model_name="nothing"), tmp_path / f"empty{suffix}")
+        assert "nothing" in path.read_text(encoding="utf-8")
