@@ -16,7 +16,7 @@ from torch_max_backend.lowering.registry import decomposition_table
 
 
 def registered_kernels() -> set[str]:
-    sources = (path.read_text() for path in mojo_kernels.SOURCES.glob("*.mojo"))
+    sources = (path.read_text() for path in mojo_kernels.SOURCES.rglob("*.mojo"))
     return {name for text in sources for name in re.findall(r'register\("(\w+)"\)', text)}
 
 

@@ -13,8 +13,7 @@ from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
 from std.utils.numerics import inf
 
-from .lines import nans, task_count
-from .pointwise_math import exp
+from .lines import GRAIN, exp_of, nans, task_count
 from .tiles import TASKS, TILE, multiply
 
 comptime BLOCK = 8 * TILE
@@ -22,18 +21,6 @@ comptime BLOCK = 8 * TILE
 
 comptime SCORES = 64 * 1024
 """Scores at most that are kept, so that they stay in the second cache."""
-
-comptime GRAIN = 128 * 1024
-"""Multiplications of a task: doing fewer costs less than waking another thread."""
-
-
-@always_inline
-def _exp[C: DType, W: Int](x: SIMD[C, W]) -> SIMD[C, W]:
-    comptime if C.is_floating_point():
-        return exp(x)
-    else:
-        return x
-
 
 def _product[
     W: Int, C: DType
@@ -103,7 +90,7 @@ def _softmax[
     j = 0
     while j < n:
         var p = row.unsafe_offset(j)
-        var e = _exp(p.unsafe_load[width=W]() - top)
+        var e = exp_of(p.unsafe_load[width=W]() - top)
         p.unsafe_store(e)
         sums += e
         j += W

@@ -4,7 +4,15 @@ A tensor is seen as [outer, n, inner] and a kernel works along the middle axis, 
 contiguous tensor is served without a copy. NaN is the greatest value, as in PyTorch.
 """
 
-from std.math import exp, isnan, log
+from std.math import isnan
+
+from .math.exponential import exp, log
+
+comptime GRAIN = 128 * 1024
+"""Multiplications of a task that reads each number once: fewer cost less than waking another thread."""
+
+comptime TOGETHER = 4
+"""Sums in flight: enough to hide the latency of an addition."""
 
 
 @always_inline
@@ -27,6 +35,17 @@ def nans[dtype: DType, width: SIMDLength](value: SIMD[dtype, width]) -> SIMD[DTy
         return isnan(value)
     else:
         return SIMD[DType.bool, width](fill=False)
+
+
+@always_inline
+def extreme[
+    largest: Bool, dtype: DType, width: SIMDLength
+](a: SIMD[dtype, width], b: SIMD[dtype, width]) -> SIMD[dtype, width]:
+    """The larger or the smaller of two; not for NaN."""
+    comptime if largest:
+        return max(a, b)
+    else:
+        return min(a, b)
 
 
 @always_inline

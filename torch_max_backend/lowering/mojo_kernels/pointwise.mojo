@@ -1,83 +1,45 @@
-# Pointwise kernels of one operand, fused by the graph compiler with their neighbours. Sorted by name.
-# Floats arrive as float32 or float64: the lowerings widen 16-bit floats, which fuses as well.
+"""Pointwise kernels of one operand, fused by the graph compiler with their neighbours. Sorted by name.
+
+Floats arrive as float32 or float64: the lowerings widen 16-bit floats, which fuses as well.
+"""
 
 import extensibility
 from extensibility import ElementwiseUnaryMixedOp, ElementwiseUnaryOp
 from std.math import copysign
 
-from . import pointwise_math as math
+from .math import activation, error_function, exponential, gamma, trigonometric
+from .math.libm import exponent, mantissa
+from .pointwise_traits import FloatUnary, NumberUnary
 
 
 @extensibility.register("tmb_acos")
-struct Acos(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.acos(x)
-        else:
-            return x
+struct Acos(FloatUnary):
+    comptime function = trigonometric.acos
 
 
 @extensibility.register("tmb_acosh")
-struct Acosh(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.acosh(x)
-        else:
-            return x
+struct Acosh(FloatUnary):
+    comptime function = trigonometric.acosh
 
 
 @extensibility.register("tmb_asin")
-struct Asin(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.asin(x)
-        else:
-            return x
+struct Asin(FloatUnary):
+    comptime function = trigonometric.asin
 
 
 @extensibility.register("tmb_asinh")
-struct Asinh(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.asinh(x)
-        else:
-            return x
+struct Asinh(FloatUnary):
+    comptime function = trigonometric.asinh
 
 
 @extensibility.register("tmb_atan")
-struct Atan(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.atan(x)
-        else:
-            return x
+struct Atan(FloatUnary):
+    comptime function = trigonometric.atan
 
 
 @extensibility.register("tmb_atanh")
-struct Atanh(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.atanh(x)
-        else:
-            return x
+struct Atanh(FloatUnary):
+    comptime function = trigonometric.atanh
 
 
 @extensibility.register("tmb_bitwise_not")
@@ -90,99 +52,43 @@ struct BitwiseNot(ElementwiseUnaryOp):
 
 
 @extensibility.register("tmb_cosh")
-struct Cosh(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.cosh(x)
-        else:
-            return x
+struct Cosh(FloatUnary):
+    comptime function = trigonometric.cosh
 
 
 @extensibility.register("tmb_digamma")
-struct Digamma(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.digamma(x)
-        else:
-            return x
+struct Digamma(FloatUnary):
+    comptime function = gamma.digamma
 
 
 @extensibility.register("tmb_erf")
-struct Erf(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.erf(x)
-        else:
-            return x
+struct Erf(FloatUnary):
+    comptime function = error_function.erf
 
 
 @extensibility.register("tmb_erfc")
-struct Erfc(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.erfc(x)
-        else:
-            return x
+struct Erfc(FloatUnary):
+    comptime function = error_function.erfc
 
 
 @extensibility.register("tmb_erfinv")
-struct Erfinv(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.erfinv(x)
-        else:
-            return x
+struct Erfinv(FloatUnary):
+    comptime function = error_function.erfinv
 
 
 @extensibility.register("tmb_exp")
-struct Exp(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.exp(x)
-        else:
-            return x
+struct Exp(FloatUnary):
+    comptime function = exponential.exp
 
 
 @extensibility.register("tmb_exp2")
-struct Exp2(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.exp2(x)
-        else:
-            return x
+struct Exp2(FloatUnary):
+    comptime function = exponential.exp2
 
 
 @extensibility.register("tmb_expm1")
-struct Expm1(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.expm1(x)
-        else:
-            return x
+struct Expm1(FloatUnary):
+    comptime function = exponential.expm1
 
 
 @extensibility.register("tmb_frexp_exponent")
@@ -193,116 +99,53 @@ struct FrexpExponent(ElementwiseUnaryMixedOp):
     ](x: SIMD[dtype, width]) -> SIMD[out_dtype, width]:
         var result = SIMD[out_dtype, width]()
         comptime for i in range(width):
-            result[i] = math.exponent(x[i].cast[DType.float64]()).cast[out_dtype]()
+            result[i] = exponent(x[i].cast[DType.float64]()).cast[out_dtype]()
         return result
 
 
 @extensibility.register("tmb_frexp_mantissa")
-struct FrexpMantissa(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        var result = SIMD[dtype, width]()
-        comptime for i in range(width):
-            result[i] = math.mantissa(x[i].cast[DType.float64]()).cast[dtype]()
-        return result
+struct FrexpMantissa(NumberUnary):
+    comptime function = mantissa
 
 
 @extensibility.register("tmb_gelu")
-struct Gelu(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return x * math.normal_cdf(x)
-        else:
-            return x
+struct Gelu(FloatUnary):
+    comptime function = activation.gelu
 
 
 @extensibility.register("tmb_gelu_tanh")
-struct GeluTanh(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return 0.5 * x * (1 + math.tanh(0.79788456080286535588 * (0.044715 * x * x).fma(x, x)))
-        else:
-            return x
+struct GeluTanh(FloatUnary):
+    comptime function = activation.gelu_tanh
 
 
 @extensibility.register("tmb_lgamma")
-struct Lgamma(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.lgamma(x)
-        else:
-            return x
+struct Lgamma(FloatUnary):
+    comptime function = gamma.lgamma
 
 
 @extensibility.register("tmb_log")
-struct Log(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.log(x)
-        else:
-            return x
+struct Log(FloatUnary):
+    comptime function = exponential.log
 
 
 @extensibility.register("tmb_log10")
-struct Log10(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.log10(x)
-        else:
-            return x
+struct Log10(FloatUnary):
+    comptime function = exponential.log10
 
 
 @extensibility.register("tmb_log1p")
-struct Log1p(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.log1p(x)
-        else:
-            return x
+struct Log1p(FloatUnary):
+    comptime function = exponential.log1p
 
 
 @extensibility.register("tmb_log2")
-struct Log2(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.log2(x)
-        else:
-            return x
+struct Log2(FloatUnary):
+    comptime function = exponential.log2
 
 
 @extensibility.register("tmb_sigmoid")
-struct Sigmoid(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.sigmoid(x)
-        else:
-            return x
+struct Sigmoid(FloatUnary):
+    comptime function = activation.sigmoid
 
 
 @extensibility.register("tmb_signbit")
@@ -320,48 +163,20 @@ struct Signbit(ElementwiseUnaryMixedOp):
 
 
 @extensibility.register("tmb_silu")
-struct Silu(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return x / (1 + math.exp(-x))
-        else:
-            return x
+struct Silu(FloatUnary):
+    comptime function = activation.silu
 
 
 @extensibility.register("tmb_sinh")
-struct Sinh(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.sinh(x)
-        else:
-            return x
+struct Sinh(FloatUnary):
+    comptime function = trigonometric.sinh
 
 
 @extensibility.register("tmb_tan")
-struct Tan(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.tan(x)
-        else:
-            return x
+struct Tan(FloatUnary):
+    comptime function = trigonometric.tan
 
 
 @extensibility.register("tmb_tanh")
-struct Tanh(ElementwiseUnaryOp):
-    @staticmethod
-    def elementwise[
-        dtype: DType, width: SIMDLength
-    ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
-        comptime if dtype.is_floating_point():
-            return math.tanh(x)
-        else:
-            return x
+struct Tanh(FloatUnary):
+    comptime function = trigonometric.tanh

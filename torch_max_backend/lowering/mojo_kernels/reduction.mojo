@@ -4,11 +4,12 @@ import extensibility
 from extensibility import InputTensor, OutputTensor
 from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
-from std.math import exp, isnan, log1p
+from std.math import isnan
 from std.sys.info import simd_width_of
 from std.utils.numerics import isfinite, nan
 
-from .lines import accumulator, is_nan, nans, precedes, task_count, wins
+from .lines import accumulator, extreme, is_nan, nans, precedes, task_count, wins
+from .math.exponential import exp, log1p
 
 
 @extensibility.register("tmb_amax")
@@ -50,10 +51,7 @@ struct AMax[largest: Bool]:
                         while j + W <= n:
                             var v = p.unsafe_offset(j).unsafe_load[width=W]()
                             bads = bads | nans(v)
-                            comptime if Self.largest:
-                                acc = max(acc, v)
-                            else:
-                                acc = min(acc, v)
+                            acc = extreme[Self.largest](acc, v)
                             j += W
                         bad = bads.reduce_or()
                         comptime if Self.largest:
@@ -63,10 +61,7 @@ struct AMax[largest: Bool]:
                     while j < n:
                         var v = p[unsafe_offset=j]
                         bad = bad or is_nan(v)
-                        comptime if Self.largest:
-                            best = max(best, v)
-                        else:
-                            best = min(best, v)
+                        best = extreme[Self.largest](best, v)
                         j += 1
                     comptime if T.is_floating_point():
                         if bad:
@@ -82,39 +77,26 @@ struct AMax[largest: Bool]:
 
         @always_inline
         def columns(t: Int) {xp, yp, n, inner, blocks, total, tasks}:
-            for b in range(total * t // tasks, total * (t + 1) // tasks):
-                var o = b // blocks
-                var i = (b % blocks) * W
+            @always_inline
+            def column[width: Int](o: Int, i: Int) {xp, yp, n, inner}:
                 var p = xp.unsafe_offset(o * n * inner + i)
-                var q = yp.unsafe_offset(o * inner + i)
+                var acc = p.unsafe_load[width=width]()
+                var bads = nans(acc)
+                for j in range(1, n):
+                    var v = p.unsafe_offset(j * inner).unsafe_load[width=width]()
+                    bads = bads | nans(v)
+                    acc = extreme[Self.largest](acc, v)
+                comptime if T.is_floating_point():
+                    acc = bads.select(SIMD[T, width](nan[T]()), acc)
+                yp.unsafe_offset(o * inner + i).unsafe_store(acc)
+
+            for b in range(total * t // tasks, total * (t + 1) // tasks):
+                var i = (b % blocks) * W
                 if i + W <= inner:
-                    var acc = p.unsafe_load[width=W]()
-                    var bads = nans(acc)
-                    for j in range(1, n):
-                        var v = p.unsafe_offset(j * inner).unsafe_load[width=W]()
-                        bads = bads | nans(v)
-                        comptime if Self.largest:
-                            acc = max(acc, v)
-                        else:
-                            acc = min(acc, v)
-                    comptime if T.is_floating_point():
-                        acc = bads.select(SIMD[T, W](nan[T]()), acc)
-                    q.unsafe_store(acc)
+                    column[W](b // blocks, i)
                 else:
-                    for c in range(inner - i):
-                        var best = p[unsafe_offset=c]
-                        var bad = is_nan(best)
-                        for j in range(1, n):
-                            var v = p[unsafe_offset = j * inner + c]
-                            bad = bad or is_nan(v)
-                            comptime if Self.largest:
-                                best = max(best, v)
-                            else:
-                                best = min(best, v)
-                        comptime if T.is_floating_point():
-                            if bad:
-                                best = nan[T]()
-                        q[unsafe_offset=c] = best
+                    for c in range(i, inner):
+                        column[1](b // blocks, c)
 
         sync_parallelize(columns, tasks)
 

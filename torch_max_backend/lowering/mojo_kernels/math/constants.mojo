@@ -1,0 +1,11 @@
+"""Numbers that several functions need and the standard library does not name."""
+
+comptime EULER = 0.57721566490153286061
+comptime LN2 = 0.69314718055994530942
+comptime LOG10E = 0.43429448190325182765
+comptime SQRT_HALF = 0.70710678118654752440
+comptime SQRT_TWO_BY_PI = 0.79788456080286535588
+comptime TWO_BY_SQRT_PI = 1.12837916709551257390
+
+comptime TINY = 1e-17
+"""A term that changes nothing beside 1."""
