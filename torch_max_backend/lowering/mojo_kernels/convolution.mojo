@@ -15,12 +15,18 @@ from .tiles import GRAIN, ROWS_TOGETHER, TASKS, multiply_all
 
 
 @always_inline
-def _source(place: Int, tap: Int, stride: Int, pad: Int, gap: Int, spread: Int, size: Int) -> Int:
+def _source(
+    place: Int, tap: Int, window: Pointer[Scalar[DType.int64], _], dim: Int, size: Int
+) -> Int:
     """Where a tap of the filter reads along one dim, or -1: nowhere.
 
     The input has `spread - 1` zeros between its values.
     """
-    var at = place * stride - pad + tap * gap
+    var stride = Int(window[unsafe_offset=dim])
+    var pad = Int(window[unsafe_offset = 3 + dim])
+    var dilation = Int(window[unsafe_offset = 6 + dim])
+    var spread = Int(window[unsafe_offset = 9 + dim])
+    var at = place * stride - pad + tap * dilation
     if at < 0 or at % spread != 0:
         return -1
     at = at // spread
@@ -91,33 +97,9 @@ struct Convolution:
                 var along = columns == N
                 for c in range(columns):
                     var place = first + c
-                    var at_d = _source(
-                        place // (out_w * out_h),
-                        d,
-                        Int(wp[unsafe_offset=0]),
-                        Int(wp[unsafe_offset=3]),
-                        Int(wp[unsafe_offset=6]),
-                        Int(wp[unsafe_offset=9]),
-                        depth,
-                    )
-                    var at_h = _source(
-                        place // out_w % out_h,
-                        h,
-                        Int(wp[unsafe_offset=1]),
-                        Int(wp[unsafe_offset=4]),
-                        Int(wp[unsafe_offset=7]),
-                        Int(wp[unsafe_offset=10]),
-                        height,
-                    )
-                    var at_w = _source(
-                        place % out_w,
-                        w,
-                        Int(wp[unsafe_offset=2]),
-                        Int(wp[unsafe_offset=5]),
-                        Int(wp[unsafe_offset=8]),
-                        Int(wp[unsafe_offset=11]),
-                        width,
-                    )
+                    var at_d = _source(place // (out_w * out_h), d, wp, 0, depth)
+                    var at_h = _source(place // out_w % out_h, h, wp, 1, height)
+                    var at_w = _source(place % out_w, w, wp, 2, width)
                     var seen = at_d >= 0 and at_h >= 0 and at_w >= 0
                     offsets[c] = (at_d * height + at_h) * width + at_w if seen else -1
                     along = along and offsets[c] >= 0 and offsets[c] == offsets[0] + c

@@ -11,6 +11,45 @@ from max.gpu.host import DeviceContext
 from std.math import sqrt
 
 
+@always_inline
+def _copy[T: DType](to: Pointer[mut=True, Scalar[T], _], source: Pointer[Scalar[T], _], count: Int):
+    for i in range(count):
+        to[unsafe_offset=i] = source[unsafe_offset=i]
+
+
+@always_inline
+def _swap_rows[
+    T: DType
+](a: Pointer[mut=True, Scalar[T], _], first: Int, second: Int, columns: Int):
+    for c in range(columns):
+        var held = a[unsafe_offset = first * columns + c]
+        a[unsafe_offset = first * columns + c] = a[unsafe_offset = second * columns + c]
+        a[unsafe_offset = second * columns + c] = held
+
+
+@always_inline
+def _reflect[
+    T: DType
+](
+    y: Pointer[mut=True, Scalar[T], _],
+    columns: Int,
+    v: Pointer[Scalar[T], _],
+    stride: Int,
+    rows: Int,
+    j: Int,
+    c: Int,
+    factor: Scalar[T],
+):
+    """Column `c` of y, reflected by column `j` of v, of which the 1 at row j is not stored."""
+    var dot = y[unsafe_offset = j * columns + c]
+    for i in range(j + 1, rows):
+        dot += v[unsafe_offset = i * stride + j] * y[unsafe_offset = i * columns + c]
+    dot *= factor
+    y[unsafe_offset = j * columns + c] -= dot
+    for i in range(j + 1, rows):
+        y[unsafe_offset = i * columns + c] -= dot * v[unsafe_offset = i * stride + j]
+
+
 @extensibility.register("tmb_lu_factor")
 struct LuFactor[pivot: Bool]:
     """L below the diagonal and U above, the row that each row was swapped with, the first zero."""
@@ -37,9 +76,7 @@ struct LuFactor[pivot: Bool]:
         @always_inline
         def task(b: Int) {xp, ap, pp, ip, m, n, k}:
             var a = ap.unsafe_offset(b * m * n)
-            var source = xp.unsafe_offset(b * m * n)
-            for i in range(m * n):
-                a[unsafe_offset=i] = source[unsafe_offset=i]
+            _copy(a, xp.unsafe_offset(b * m * n), m * n)
             var zero = 0
             for j in range(k):
                 var best = j
@@ -54,10 +91,7 @@ struct LuFactor[pivot: Bool]:
                         zero = j + 1
                     continue
                 if best != j:
-                    for c in range(n):
-                        var held = a[unsafe_offset = j * n + c]
-                        a[unsafe_offset = j * n + c] = a[unsafe_offset = best * n + c]
-                        a[unsafe_offset = best * n + c] = held
+                    _swap_rows(a, j, best, n)
                 for i in range(j + 1, m):
                     var factor = a[unsafe_offset = i * n + j] / divisor
                     a[unsafe_offset = i * n + j] = factor
@@ -91,9 +125,7 @@ struct PermuteByPivots[inverse: Bool]:
         @always_inline
         def task(b: Int) {xp, yp, pp, rows, columns, k}:
             var y = yp.unsafe_offset(b * rows * columns)
-            var source = xp.unsafe_offset(b * rows * columns)
-            for i in range(rows * columns):
-                y[unsafe_offset=i] = source[unsafe_offset=i]
+            _copy(y, xp.unsafe_offset(b * rows * columns), rows * columns)
             for step in range(k):
                 var i = step
                 comptime if Self.inverse:
@@ -101,10 +133,7 @@ struct PermuteByPivots[inverse: Bool]:
                 var other = Int(pp[unsafe_offset = b * k + i]) - 1
                 if other == i or other < 0 or other >= rows:
                     continue
-                for c in range(columns):
-                    var held = y[unsafe_offset = i * columns + c]
-                    y[unsafe_offset = i * columns + c] = y[unsafe_offset = other * columns + c]
-                    y[unsafe_offset = other * columns + c] = held
+                _swap_rows(y, i, other, columns)
 
         sync_parallelize(task, x.dim_size(0))
 
@@ -132,9 +161,7 @@ struct SolveTriangular[upper: Bool, unit: Bool]:
         def task(b: Int) {ap, bp, yp, n, columns}:
             var m = ap.unsafe_offset(b * n * n)
             var y = yp.unsafe_offset(b * n * columns)
-            var source = bp.unsafe_offset(b * n * columns)
-            for i in range(n * columns):
-                y[unsafe_offset=i] = source[unsafe_offset=i]
+            _copy(y, bp.unsafe_offset(b * n * columns), n * columns)
             for step in range(n):
                 var i = step
                 comptime if Self.upper:
@@ -232,9 +259,7 @@ struct Geqrf:
         @always_inline
         def task(b: Int) {xp, ap, tp, m, n, k}:
             var a = ap.unsafe_offset(b * m * n)
-            var source = xp.unsafe_offset(b * m * n)
-            for i in range(m * n):
-                a[unsafe_offset=i] = source[unsafe_offset=i]
+            _copy(a, xp.unsafe_offset(b * m * n), m * n)
             for j in range(k):
                 var below = Scalar[T](0)
                 for i in range(j + 1, m):
@@ -254,13 +279,7 @@ struct Geqrf:
                     a[unsafe_offset = i * n + j] /= alpha - beta
                 a[unsafe_offset = j * n + j] = beta
                 for c in range(j + 1, n):
-                    var dot = a[unsafe_offset = j * n + c]
-                    for i in range(j + 1, m):
-                        dot += a[unsafe_offset = i * n + j] * a[unsafe_offset = i * n + c]
-                    dot *= factor
-                    a[unsafe_offset = j * n + c] -= dot
-                    for i in range(j + 1, m):
-                        a[unsafe_offset = i * n + c] -= dot * a[unsafe_offset = i * n + j]
+                    _reflect(a, n, a, n, m, j, c, factor)
 
         sync_parallelize(task, x.dim_size(0))
 
@@ -292,21 +311,13 @@ struct ApplyReflectors[transpose: Bool]:
         def task(b: Int) {vp, tp, cp, yp, m, n, k, columns}:
             var v = vp.unsafe_offset(b * m * n)
             var y = yp.unsafe_offset(b * m * columns)
-            var source = cp.unsafe_offset(b * m * columns)
-            for i in range(m * columns):
-                y[unsafe_offset=i] = source[unsafe_offset=i]
+            _copy(y, cp.unsafe_offset(b * m * columns), m * columns)
             for step in range(k):
                 var j = k - 1 - step
                 comptime if Self.transpose:
                     j = step
                 var factor = tp[unsafe_offset = b * k + j]
                 for c in range(columns):
-                    var dot = y[unsafe_offset = j * columns + c]
-                    for i in range(j + 1, m):
-                        dot += v[unsafe_offset = i * n + j] * y[unsafe_offset = i * columns + c]
-                    dot *= factor
-                    y[unsafe_offset = j * columns + c] -= dot
-                    for i in range(j + 1, m):
-                        y[unsafe_offset = i * columns + c] -= dot * v[unsafe_offset = i * n + j]
+                    _reflect(y, columns, v, n, m, j, c, factor)
 
         sync_parallelize(task, right.dim_size(0))

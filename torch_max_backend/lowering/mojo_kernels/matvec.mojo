@@ -10,14 +10,7 @@ from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from std.sys.info import simd_width_of
 
-from .lines import wide
-
-comptime TOGETHER = 4
-"""Rows of the weight in flight: enough sums to hide the latency of an addition."""
-
-
-comptime GRAIN = 128 * 1024
-"""Weights of a task: reading fewer costs less than waking another thread."""
+from .lines import GRAIN, TOGETHER, wide
 
 
 @always_inline

@@ -7,10 +7,7 @@ from max.gpu.host import DeviceContext
 from std.math import sqrt
 from std.sys.info import simd_width_of
 
-from .lines import task_count
-
-comptime TOGETHER = 4
-"""Vectors in flight: enough sums to hide the latency of an addition."""
+from .lines import TOGETHER, task_count
 
 comptime RUN = 64
 """Additions to one lane before it is put aside: a long row's sum keeps its digits."""
