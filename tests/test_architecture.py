@@ -148,14 +148,21 @@ def test_fixed_names_of_the_backend() -> None:
     assert fixed | {"aten_functions", "MaxCompilerError"} <= set(torch_max_backend.__all__)
 
 
-SCHEMA = re.compile(r"^# ((?:prims::)?\w+(?:\.\w+)?\(.*\) -> .*)$")
+def test_every_lowered_op_has_its_function() -> None:
+    for op in torch_max_backend.MAPPING_TORCH_ATEN_TO_MAX:
+        namespace, name = str(op).split(".")[:2]
+        if namespace == "aten":
+            assert callable(getattr(torch_max_backend.aten_functions, f"aten_{name}")), op
+
+
+SCHEMA = re.compile(r"(?:^|\s)# ((?:prims::)?\w+(?:\.\w+)?\(.*\) -> .*)$")
 
 
 def schema_comments() -> list[tuple[str, str]]:
     found = []
     for path in python_files(BACKEND / "lowering" / "aten_functions"):
         for number, line in enumerate(path.read_text().splitlines(), start=1):
-            if match := SCHEMA.match(line):
+            if match := SCHEMA.search(line):
                 found.append((f"{path.name}:{number}", match[1]))
     return found
 

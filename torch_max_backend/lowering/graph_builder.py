@@ -199,12 +199,10 @@ class _Lowering:
             result = entry.checked(*args, **kwargs)
             self.values[call.name] = self._verified(call, info, result)
         except Exception as error:
-            where = getattr(entry.lowering, "__qualname__", repr(entry.lowering))
-            module = getattr(entry.lowering, "__module__", "?")
             lines = [
                 f"the lowering of {call.op} failed: {type(error).__name__}: {_first_line(error)}",
                 describe(call, program_specs(self.program)),
-                f"  lowered by {module}.{where}",
+                f"  lowered by {entry.name(call.op)}",
             ]
             raise LoweringError("\n".join(lines), call.name, entry.builtin) from error
 

@@ -135,6 +135,41 @@ def elementwise(
     return decorate
 
 
+def unary(function: Lowering, *, int_to_float: bool = False, wide: bool = False) -> Lowering:
+    """The pointwise lowering that computes `function` of one tensor; options of `elementwise`."""
+    # Partials, not nested functions: beartype would build its checks again for each op.
+    decorate = elementwise("self", int_to_float=int_to_float, wide=wide)
+    return decorate(functools.partial(_apply_unary, function))
+
+
+def binary(
+    function: Lowering,
+    *,
+    bools: Lowering | None = None,
+    int_to_float: bool = False,
+    wide: bool = False,
+    rounded: bool = False,
+) -> Lowering:
+    """The pointwise lowering that computes `function` of two tensors; options of `elementwise`.
+
+    `bools` is computed instead if both are bools, which MAX's arithmetic does not take.
+    """
+    decorate = elementwise("self", "other", int_to_float=int_to_float, wide=wide, rounded=rounded)
+    return decorate(functools.partial(_apply_binary, function, bools))
+
+
+def _apply_unary(function: Lowering, self: MaxTensor) -> MaxTensor:
+    return function(self)
+
+
+def _apply_binary(
+    function: Lowering, bools: Lowering | None, self: MaxTensor, other: MaxTensor
+) -> MaxTensor:
+    if bools is not None and self.dtype == DType.bool:
+        return bools(self, other)
+    return function(self, other)
+
+
 def round_to(operand: Operand, dtype: torch.dtype) -> Operand:
     """`operand` rounded to `dtype`; a number stays a number, which leaves MAX nothing to fold."""
     if isinstance(operand, MaxTensor):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import traceback
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,6 +45,13 @@ class Entry:
     """The lowering takes `call: CallInfo` by keyword."""
     builtin: bool
     """Registered by this package, so that the package's version identifies what it does."""
+
+    def name(self, op: OpOverload) -> str:
+        """The full name of the function that lowers `op`, for errors."""
+        name = getattr(self.lowering, "__qualname__", repr(self.lowering))
+        if self.builtin and "<locals>" in name:  # made by a table
+            return f"torch_max_backend.aten_functions.{function_name(op)}"
+        return f"{getattr(self.lowering, '__module__', '?')}.{name}"
 
     @functools.cached_property
     def checked(self) -> Lowering:
@@ -171,6 +178,18 @@ def _register(op: Op, needs_call: bool, override: bool, lowering: F) -> F:
         op, lowering, needs_call=needs_call, builtin=builtin, override=override
     )
     return lowering
+
+
+def map_all(lowerings: Mapping[Op, Lowering], *, needs_call: bool = False) -> None:
+    """Register a table: each function as the lowering of its op."""
+    for op, lowering in lowerings.items():
+        _register(op, needs_call, False, lowering)
+
+
+def function_name(op: Op) -> str:
+    """The name of the function that lowers an ATen op: `aten_add` for `aten.add.Tensor`."""
+    packet = op.overloadpacket if isinstance(op, OpOverload) else op
+    return "_".join(str(packet).replace("::", ".").split("."))
 
 
 def is_mapped(op: OpOverload) -> bool:

@@ -1,7 +1,7 @@
-"""Copies: the same values in another dtype, on another device, or as they are. Sorted by ATen name.
+"""Copies and casts, to another dtype or device. Sorted by ATen name.
 
-A copy needs no memory of its own inside a graph, where nothing is mutated; at its end the runtime
-sees to it that results do not share memory with arguments.
+Inside a graph nothing is mutated, so a copy needs no memory of its own; the runtime ensures that
+results do not share memory with arguments.
 """
 
 from __future__ import annotations
@@ -34,27 +34,25 @@ def aten__to_copy(
 
 
 # alias(Tensor(a) self) -> Tensor(a)
-@map_to(aten.alias)
-def aten_alias(self: MaxTensor) -> MaxTensor:
-    return self
-
-
 # clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor
+# conj_physical(Tensor self) -> Tensor
+# detach(Tensor(a) self) -> Tensor(a)
+# lift_fresh(Tensor(a) self) -> Tensor(a)
+# lift_fresh_copy(Tensor self) -> Tensor
+@map_to(aten.alias)
 @map_to(aten.clone)
+@map_to(aten.conj_physical)  # MAX has no complex dtypes: the tensor is real
+@map_to(aten.detach)
+@map_to(aten.lift_fresh)
+@map_to(aten.lift_fresh_copy)
 def aten_clone(self: MaxTensor, *, memory_format: torch.memory_format | None = None) -> MaxTensor:
     return self
-
-
-# conj_physical(Tensor self) -> Tensor
-@map_to(aten.conj_physical)
-def aten_conj_physical(self: MaxTensor) -> MaxTensor:
-    return self  # MAX has no complex numbers, so it is real
 
 
 # prims::convert_element_type(Tensor a, ScalarType dtype) -> Tensor
 @map_to(prims.convert_element_type)
 def prims_convert_element_type(a: MaxTensor, dtype: torch.dtype) -> MaxTensor:
-    # AOTAutograd writes it where a Python float that changes (a learning rate) became a tensor.
+    # AOTAutograd emits it where a Python float that changes (a learning rate) became a tensor.
     return promotion.cast(a, dtype)
 
 
@@ -64,21 +62,3 @@ def aten_copy(self: MaxTensor, src: MaxTensor, non_blocking: bool = False) -> Ma
     values = promotion.cast(src, promotion.dtype_of(self))
     values = values if values.device == self.device else values.to(self.device)
     return shapes.broadcast_to(values, shapes.sizes(self))
-
-
-# detach(Tensor(a) self) -> Tensor(a)
-@map_to(aten.detach)
-def aten_detach(self: MaxTensor) -> MaxTensor:
-    return self
-
-
-# lift_fresh(Tensor(a) self) -> Tensor(a)
-@map_to(aten.lift_fresh)
-def aten_lift_fresh(self: MaxTensor) -> MaxTensor:
-    return self
-
-
-# lift_fresh_copy(Tensor self) -> Tensor
-@map_to(aten.lift_fresh_copy)
-def aten_lift_fresh_copy(self: MaxTensor) -> MaxTensor:
-    return self

@@ -1,4 +1,7 @@
-"""Creation: ATen ops that make tensors out of numbers. Sorted by ATen name, tables first."""
+"""Ops that create tensors from numbers. Sorted by ATen name, a table first.
+
+Their options (dtype, layout, device, pin_memory) are already in PyTorch's own result, `call.output`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import torch
 from max.graph import Dim, ops
 
 from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
-from torch_max_backend.lowering.registry import map_to
+from torch_max_backend.lowering.registry import map_all, map_to
 from torch_max_backend.lowering.types import CallInfo, MaxTensor, Scalar, Size
 from torch_max_backend.program.filled_ops import FILLED
 
@@ -22,10 +25,7 @@ def _filled(value: Scalar) -> Callable[..., MaxTensor]:
     return lowering
 
 
-# All that these take (sizes, strides, dtype, layout) is in PyTorch's own answer.
-for _op, _value in FILLED.items():
-    _name = str(_op).removeprefix("aten.").split(".")[0]
-    globals()[f"aten_{_name}"] = map_to(_op, needs_call=True)(_filled(_value))
+map_all({op: _filled(value) for op, value in FILLED.items()}, needs_call=True)
 
 
 def _band(self: MaxTensor, diagonal: Size, *, lower: bool) -> MaxTensor:
@@ -47,22 +47,19 @@ def aten_arange(
     end: Scalar | Dim,
     step: Scalar | Dim = 1,
     *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
     call: CallInfo,
+    **options: object,
 ) -> MaxTensor:
     length, result = call.output.shape[0], call.output.dtype
     if not (isinstance(start, Dim) or isinstance(end, Dim) or isinstance(step, Dim)):
-        # A constant, in PyTorch's own rounding.
+        # A constant, with PyTorch's rounding.
         counted = torch.arange(start, end, step, dtype=result)
         return constants.constant(counted, result, call.device)
     fractional = isinstance(start, float) or isinstance(step, float) or result.is_floating_point
     # PyTorch computes start + i * step in double, or in int64 for ints.
     working = torch.float64 if fractional and result.is_floating_point else torch.int64
     if fractional and not result.is_floating_point:
-        # The bounds themselves are truncated before counting.
+        # PyTorch truncates the bounds first.
         start, step = (int(v) if isinstance(v, float) else v for v in (start, step))
     values = constants.iota(length, call.device)
     if start == 0 and step == 1:
@@ -74,16 +71,7 @@ def aten_arange(
 # eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
 # eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
 @map_to(aten.eye, needs_call=True)
-def aten_eye(
-    n: Size,
-    m: Size | None = None,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-    call: CallInfo,
-) -> MaxTensor:
+def aten_eye(n: Size, m: Size | None = None, *, call: CallInfo, **options: object) -> MaxTensor:
     rows, columns = call.output.shape
     if isinstance(rows, int) and isinstance(columns, int):
         identity = torch.eye(rows, columns, dtype=call.output.dtype)
@@ -106,14 +94,7 @@ def aten_fill(self: MaxTensor, value: Scalar | Dim | MaxTensor, *, call: CallInf
 # full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
 @map_to(aten.full, needs_call=True)
 def aten_full(
-    size: list[Size],
-    fill_value: Scalar | Dim,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-    call: CallInfo,
+    size: list[Size], fill_value: Scalar | Dim, *, call: CallInfo, **options: object
 ) -> MaxTensor:
     return constants.full(call.output.shape, fill_value, call.output.dtype, call.device)
 
@@ -121,15 +102,7 @@ def aten_full(
 # full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
 @map_to(aten.full_like, needs_call=True)
 def aten_full_like(
-    self: MaxTensor,
-    fill_value: Scalar | Dim,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-    memory_format: torch.memory_format | None = None,
-    call: CallInfo,
+    self: MaxTensor, fill_value: Scalar | Dim, *, call: CallInfo, **options: object
 ) -> MaxTensor:
     return constants.full(call.output.shape, fill_value, call.output.dtype, call.device)
 
@@ -141,11 +114,8 @@ def aten_linspace(
     end: Scalar | Dim,
     steps: Size,
     *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
     call: CallInfo,
+    **options: object,
 ) -> MaxTensor:
     length, result = call.output.shape[0], call.output.dtype
     if length in (0, 1):
@@ -154,9 +124,9 @@ def aten_linspace(
         return constants.constant(
             torch.linspace(start, end, length, dtype=result), result, call.device
         )
-    if not result.is_floating_point:  # PyTorch's own truncation
-        raise shapes.SymbolicSizeError("linspace of ints needs static bounds and length on MAX")
-    # As PyTorch does, from the start up to the middle and from the end down to it.
+    if not result.is_floating_point:  # only PyTorch truncates as PyTorch does
+        raise shapes.SymbolicSizeError("linspace of ints needs static bounds and a static length")
+    # Like PyTorch, from the start up to the middle and from the end down to it.
     index = constants.iota(length, call.device)
     first, final = (constants.scalar(v, torch.float64, call.device) for v in (start, end))
     last = constants.scalar(shapes.size(length - 1), torch.int64, call.device)
@@ -174,26 +144,15 @@ def aten_new_full(
     size: list[Size],
     fill_value: Scalar | Dim,
     *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
     call: CallInfo,
+    **options: object,
 ) -> MaxTensor:
     return constants.full(call.output.shape, fill_value, call.output.dtype, call.device)
 
 
 # scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
 @map_to(aten.scalar_tensor, needs_call=True)
-def aten_scalar_tensor(
-    s: Scalar | Dim,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: torch.layout | None = None,
-    device: torch.device | None = None,
-    pin_memory: bool | None = None,
-    call: CallInfo,
-) -> MaxTensor:
+def aten_scalar_tensor(s: Scalar | Dim, *, call: CallInfo, **options: object) -> MaxTensor:
     return constants.scalar(s, call.output.dtype, call.device)
 
 

@@ -1,4 +1,4 @@
-"""Sampling of images and volumes at given places."""
+"""Sampling of images and volumes at the positions of a grid, and its gradient."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ZEROS, BORDER, REFLECTION = range(3)
 
 
 class _Axis:
-    """One axis of the image: from [-1, 1] to its pixels."""
+    """One axis of the image: maps grid coordinates in [-1, 1] to pixels."""
 
     def __init__(self, size: Size, like: MaxTensor, padding_mode: int, align_corners: bool) -> None:
         self.like = like
@@ -28,7 +28,7 @@ class _Axis:
         self.last = self._number(shapes.size(size - 1))
         self.steps = constants.scalar(size, torch.int64, like.device)
         self.last_step = constants.scalar(shapes.size(size - 1), torch.int64, like.device)
-        # A span of 0 has a single place; dividing by it must not make NaN.
+        # A span of 0 has a single position; dividing by it would give NaN.
         self.span = shapes.size(size - 1) if align_corners else size
         self.divisor = self._number(1 if self.span == 0 else self.span)
         self.padding_mode = padding_mode
@@ -38,13 +38,13 @@ class _Axis:
         return constants.scalar(value, promotion.dtype_of(self.like), self.like.device)
 
     def pixel(self, place: MaxTensor) -> MaxTensor:
-        """Where a place of the grid lies among the pixels."""
+        """The pixel position of a grid coordinate."""
         if self.align_corners:
             return (place + 1) * self._number(0.5) * self.last
         return ((place + 1) * self.size - 1) * self._number(0.5)
 
     def padded(self, pixel: MaxTensor) -> MaxTensor:
-        """Places outside the image, as the padding mode sees them."""
+        """Positions, with those outside the image moved as the padding mode says."""
         if self.padding_mode == ZEROS:
             return pixel
         if self.padding_mode == REFLECTION:
@@ -67,7 +67,7 @@ class _Axis:
         return ops.max(ops.min(step, self.last_step), zero)
 
     def taps(self, place: MaxTensor, mode: int) -> list[tuple[MaxTensor, MaxTensor | None]]:
-        """(pixel, weight) of everything that is read at `place`; None is a weight of 1."""
+        """The (pixel, weight) pairs that are read at `place`; None is a weight of 1."""
         pixel = self.pixel(place)
         if mode == NEAREST:
             return [(ops.cast(ops.round(self.padded(pixel)), DType.int64), None)]
@@ -97,15 +97,20 @@ def _cubic_weights(part: MaxTensor) -> list[MaxTensor]:
     return [far(part + 1), near(part), near(1 - part), far(2 - part)]
 
 
-def _grid_sampler(
+# grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor
+# grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor
+@map_to(aten.grid_sampler_2d, needs_call=True)
+@map_to(aten.grid_sampler_3d, needs_call=True)
+def aten_grid_sampler(
     input: MaxTensor,
     grid: MaxTensor,
     interpolation_mode: int,
     padding_mode: int,
     align_corners: bool,
+    *,
     call: CallInfo,
 ) -> MaxTensor:
-    """For any number of spatial dims; the grid names the last dim first."""
+    # The grid's coordinates begin with the last dim.
     if 0 in call.output.shape:
         return constants.full(call.output.shape, 0, call.output.dtype, call.device)
     batch, channels, *spatial = shapes.sizes(input)
@@ -146,34 +151,6 @@ def _grid_sampler(
     assert total is not None
     back = [0, count + 1, *range(1, count + 1)]
     return promotion.cast(ops.permute(total, back), call.output.dtype)
-
-
-# grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor
-@map_to(aten.grid_sampler_2d, needs_call=True)
-def aten_grid_sampler_2d(
-    input: MaxTensor,
-    grid: MaxTensor,
-    interpolation_mode: int,
-    padding_mode: int,
-    align_corners: bool,
-    *,
-    call: CallInfo,
-) -> MaxTensor:
-    return _grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners, call)
-
-
-# grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor
-@map_to(aten.grid_sampler_3d, needs_call=True)
-def aten_grid_sampler_3d(
-    input: MaxTensor,
-    grid: MaxTensor,
-    interpolation_mode: int,
-    padding_mode: int,
-    align_corners: bool,
-    *,
-    call: CallInfo,
-) -> MaxTensor:
-    return _grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners, call)
 
 
 # grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)

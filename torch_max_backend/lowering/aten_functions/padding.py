@@ -1,4 +1,4 @@
-"""Padding by the tensor's own values, and its gradient. Sorted by ATen name."""
+"""Padding with the tensor's own values, and its gradient."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from max.graph import ops
 
 from torch_max_backend.lowering import constants, promotion, shapes
 from torch_max_backend.lowering.aten_functions.shape import move_dim
-from torch_max_backend.lowering.registry import map_to
+from torch_max_backend.lowering.registry import map_all
 from torch_max_backend.lowering.types import MaxTensor, Size
 
 aten = torch.ops.aten
@@ -23,11 +23,11 @@ def _amounts(padding: Sequence[Size], rank: int) -> list[tuple[int, int, int]]:
 
 
 def _source(mode: str, size: int, before: int, after: int) -> torch.Tensor:
-    """Which element each place of a padded dim shows."""
-    place = torch.arange(-before, size + after)
+    """The index of the element at each position of a padded dim."""
+    position = torch.arange(-before, size + after)
     if mode == "replicate":
-        return place.clamp(0, size - 1)
-    return (size - 1) - ((size - 1) - place.abs()).abs()
+        return position.clamp(0, size - 1)
+    return (size - 1) - ((size - 1) - position.abs()).abs()
 
 
 def _padded(self: MaxTensor, padding: Sequence[Size], mode: str) -> MaxTensor:
@@ -35,7 +35,7 @@ def _padded(self: MaxTensor, padding: Sequence[Size], mode: str) -> MaxTensor:
     for dim, before, after in _amounts(padding, self.rank):
         if before == after == 0:
             continue
-        size = shapes.static_size(result.shape[dim], "padding by a tensor's own values")
+        size = shapes.static_size(result.shape[dim], "padding with a tensor's own values")
         index = constants.constant(_source(mode, size, before, after), torch.int64, self.device)
         result = ops.gather(result, index, dim)
     return result
@@ -44,13 +44,13 @@ def _padded(self: MaxTensor, padding: Sequence[Size], mode: str) -> MaxTensor:
 def _gradient(
     grad_output: MaxTensor, self: MaxTensor, padding: Sequence[Size], mode: str
 ) -> MaxTensor:
-    """Every place's gradient goes to the element it shows."""
+    """The gradient of each position is added to that of its element."""
     result = promotion.opmath(grad_output)
     dtype = promotion.dtype_of(result)
     for dim, before, after in _amounts(padding, self.rank):
         if before == after == 0:
             continue
-        size = shapes.static_size(self.shape[dim], "padding by a tensor's own values")
+        size = shapes.static_size(self.shape[dim], "padding with a tensor's own values")
         source = _source(mode, size, before, after)
         front = move_dim(result, dim, 0)
         others = shapes.sizes(front)[1:]
@@ -74,9 +74,15 @@ def _make_backward(mode: str) -> Callable[..., MaxTensor]:
     return lowering
 
 
-for _name, _mode in {"reflection_pad": "reflect", "replication_pad": "replicate"}.items():
-    for _dims in "123":
-        _op = getattr(aten, f"{_name}{_dims}d")
-        globals()[f"aten_{_name}{_dims}d"] = map_to(_op.default)(_make(_mode))
-        _op = getattr(aten, f"{_name}{_dims}d_backward")
-        globals()[f"aten_{_name}{_dims}d_backward"] = map_to(_op.default)(_make_backward(_mode))
+_MODES = {
+    f"{name}{dims}d": mode
+    for name, mode in (("reflection_pad", "reflect"), ("replication_pad", "replicate"))
+    for dims in "123"
+}
+map_all({getattr(aten, name).default: _make(mode) for name, mode in _MODES.items()})
+map_all(
+    {
+        getattr(aten, f"{name}_backward").default: _make_backward(mode)
+        for name, mode in _MODES.items()
+    }
+)

@@ -1,4 +1,4 @@
-"""Arithmetic of two tensors. Sorted by ATen name."""
+"""Arithmetic of two tensors. Sorted by ATen name, a table first."""
 
 from __future__ import annotations
 
@@ -10,15 +10,48 @@ from max.graph import Dim, ops
 
 from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
 from torch_max_backend.lowering.aten_functions.pointwise_unary import aten_neg
+from torch_max_backend.lowering.mojo_kernels import pointwise
 from torch_max_backend.lowering.promotion import Operand, elementwise
-from torch_max_backend.lowering.registry import map_to
+from torch_max_backend.lowering.registry import map_all, map_to
 from torch_max_backend.lowering.types import MaxTensor, Scalar
 
 aten = torch.ops.aten
 
+# A number combined with 16-bit floats: PyTorch rounds it to 16 bits for sums, remainders and powers
+# (`rounded`), and uses all of its bits for products and quotients.
 
-# Numbers beside 16-bit floats: PyTorch rounds them to 16 bits for sums, remainders and powers
-# (`rounded`), and takes all their bits for products and quotients.
+map_all(
+    {
+        # atan2(Tensor self, Tensor other) -> Tensor
+        aten.atan2: promotion.binary(pointwise("tmb_atan2"), int_to_float=True, wide=True),
+        # copysign.Tensor(Tensor self, Tensor other) -> Tensor
+        # copysign.Scalar(Tensor self, Scalar other) -> Tensor
+        aten.copysign: promotion.binary(pointwise("tmb_copysign"), int_to_float=True, wide=True),
+        # fmod.Tensor(Tensor self, Tensor other) -> Tensor
+        # fmod.Scalar(Tensor self, Scalar other) -> Tensor
+        aten.fmod: promotion.binary(pointwise("tmb_fmod"), wide=True, rounded=True),
+        # gcd(Tensor self, Tensor other) -> Tensor
+        aten.gcd: promotion.binary(pointwise("tmb_gcd")),
+        # hypot(Tensor self, Tensor other) -> Tensor
+        aten.hypot: promotion.binary(pointwise("tmb_hypot"), wide=True),
+        # nextafter(Tensor self, Tensor other) -> Tensor
+        aten.nextafter: promotion.binary(pointwise("tmb_nextafter")),
+        # remainder.Tensor(Tensor self, Tensor other) -> Tensor
+        # remainder.Scalar(Tensor self, Scalar other) -> Tensor
+        # remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor
+        aten.remainder: promotion.binary(pointwise("tmb_remainder"), wide=True, rounded=True),
+        # special_xlog1py(Tensor self, Tensor other) -> Tensor
+        # special_xlog1py.self_scalar(Scalar self, Tensor other) -> Tensor
+        # special_xlog1py.other_scalar(Tensor self, Scalar other) -> Tensor
+        aten.special_xlog1py: promotion.binary(
+            pointwise("tmb_xlog1py"), int_to_float=True, wide=True
+        ),
+        # xlogy.Tensor(Tensor self, Tensor other) -> Tensor
+        # xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor
+        # xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor
+        aten.xlogy: promotion.binary(pointwise("tmb_xlogy"), int_to_float=True, wide=True),
+    }
+)
 
 
 @elementwise("self", "other", wide=True, rounded=True)
@@ -39,21 +72,6 @@ def aten_add(self: Operand, other: Operand, alpha: Scalar | Dim = 1) -> MaxTenso
         left, right = shapes.unify_sizes(*promotion.promote(self, other))
         return ops.logical_or(left, right) if alpha else left
     return _sum(ops.add, self, other, promotion.round_to(alpha, dtype))
-
-
-# atan2(Tensor self, Tensor other) -> Tensor
-@map_to(aten.atan2)
-@elementwise("self", "other", int_to_float=True, wide=True)
-def aten_atan2(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return mojo_kernels.elementwise("tmb_atan2", self, other)
-
-
-# copysign.Tensor(Tensor self, Tensor other) -> Tensor
-# copysign.Scalar(Tensor self, Scalar other) -> Tensor
-@map_to(aten.copysign)
-@elementwise("self", "other", int_to_float=True, wide=True)
-def aten_copysign(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return mojo_kernels.elementwise("tmb_copysign", self, other)
 
 
 # div.Tensor(Tensor self, Tensor other) -> Tensor
@@ -85,33 +103,11 @@ def aten_floor_divide(self: MaxTensor, other: MaxTensor) -> MaxTensor:
     return mojo_kernels.elementwise("tmb_floor_divide", self, other)
 
 
-# fmod.Tensor(Tensor self, Tensor other) -> Tensor
-# fmod.Scalar(Tensor self, Scalar other) -> Tensor
-@map_to(aten.fmod)
-@elementwise("self", "other", wide=True, rounded=True)
-def aten_fmod(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return mojo_kernels.elementwise("tmb_fmod", self, other)
-
-
-# gcd(Tensor self, Tensor other) -> Tensor
-@map_to(aten.gcd)
-@elementwise("self", "other")
-def aten_gcd(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return mojo_kernels.elementwise("tmb_gcd", self, other)
-
-
-# hypot(Tensor self, Tensor other) -> Tensor
-@map_to(aten.hypot)
-@elementwise("self", "other", wide=True)
-def aten_hypot(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return mojo_kernels.elementwise("tmb_hypot", self, other)
-
-
 # lcm(Tensor self, Tensor other) -> Tensor
 @map_to(aten.lcm)
 @elementwise("self", "other")
 def aten_lcm(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    # The quotient kernel answers 0 for 0/0, so lcm(0, 0) is 0.
+    # The division kernel gives 0 for 0 / 0, so lcm(0, 0) is 0.
     divisor = mojo_kernels.elementwise("tmb_gcd", self, other)
     product = ops.mul(mojo_kernels.elementwise("tmb_trunc_divide", self, divisor), other)
     return ops.abs(product) if promotion.dtype_of(product).is_signed else product
@@ -120,13 +116,13 @@ def aten_lcm(self: MaxTensor, other: MaxTensor) -> MaxTensor:
 # lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor
 @map_to(aten.lerp.Scalar)
 def aten_lerp_scalar(self: MaxTensor, end: MaxTensor, weight: int | float) -> MaxTensor:
-    # From the nearer end, as PyTorch does; which one that is, is known now.
+    # Like PyTorch, from the nearer end, which is known at compile time.
     start, stop = promotion.opmath(self), promotion.opmath(end)
     dtype = promotion.dtype_of(start)
     near = abs(weight) < 0.5
     factor = constants.scalar(weight if near else 1 - weight, dtype, self.device)
-    way = ops.mul(ops.sub(stop, start), factor)
-    result = ops.add(start, way) if near else ops.sub(stop, way)
+    step = ops.mul(ops.sub(stop, start), factor)
+    result = ops.add(start, step) if near else ops.sub(stop, step)
     return promotion.cast(result, promotion.dtype_of(self))
 
 
@@ -138,7 +134,7 @@ def aten_mul(self: Operand, other: Operand) -> MaxTensor:
         if isinstance(number, (int, float)) and number == 0 and isinstance(tensor, MaxTensor):
             dtype = promotion.result_dtype(tensor, number)
             if dtype.is_floating_point:
-                return _nothing_of(promotion.cast(tensor, dtype))
+                return _zero_or_nan(promotion.cast(tensor, dtype))
     return _mul(self, other)
 
 
@@ -149,20 +145,13 @@ def _mul(self: MaxTensor, other: MaxTensor) -> MaxTensor:
     return ops.mul(self, other)
 
 
-def _nothing_of(self: MaxTensor) -> MaxTensor:
-    # MAX folds x * 0 and x - x to 0, but of inf and NaN they are NaN.
+def _zero_or_nan(self: MaxTensor) -> MaxTensor:
+    """`self * 0`, which is also `self - self`: MAX folds both to 0, but for inf and NaN it is NaN."""
     zero, inf, nan = (
         constants.scalar(value, promotion.dtype_of(self), self.device)
         for value in (0.0, math.inf, math.nan)
     )
     return ops.where(ops.greater(inf, ops.abs(self)), zero, nan)
-
-
-# nextafter(Tensor self, Tensor other) -> Tensor
-@map_to(aten.nextafter)
-@elementwise("self", "other")
-def aten_nextafter(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return mojo_kernels.elementwise("tmb_nextafter", self, other)
 
 
 # pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor
@@ -190,7 +179,7 @@ def _pow(self: MaxTensor, exponent: MaxTensor) -> MaxTensor:
 
 
 def _power(self: Operand, dtype: torch.dtype, exponent: int | float) -> MaxTensor:
-    """A power known when compiling: products and roots where PyTorch takes them too, or may."""
+    """A power known at compile time: products and roots where PyTorch may use them too."""
     assert isinstance(self, MaxTensor)
     base = promotion.cast(self, dtype)
     if not (-2 <= exponent <= 8 and (exponent == int(exponent) or abs(exponent) == 0.5)):
@@ -219,44 +208,17 @@ def _power(self: Operand, dtype: torch.dtype, exponent: int | float) -> MaxTenso
     return promotion.in_opmath(expanded, base)
 
 
-# remainder.Tensor(Tensor self, Tensor other) -> Tensor
-# remainder.Scalar(Tensor self, Scalar other) -> Tensor
-# remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor
-@map_to(aten.remainder)
-@elementwise("self", "other", wide=True, rounded=True)
-def aten_remainder(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return mojo_kernels.elementwise("tmb_remainder", self, other)
-
-
-# special_xlog1py(Tensor self, Tensor other) -> Tensor
-# special_xlog1py.self_scalar(Scalar self, Tensor other) -> Tensor
-# special_xlog1py.other_scalar(Tensor self, Scalar other) -> Tensor
-@map_to(aten.special_xlog1py)
-@elementwise("self", "other", int_to_float=True, wide=True)
-def aten_special_xlog1py(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return mojo_kernels.elementwise("tmb_xlog1py", self, other)
-
-
 # sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
 # sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor
 @map_to(aten.sub)
 def aten_sub(self: Operand, other: Operand, alpha: Scalar | Dim = 1) -> MaxTensor:
     dtype = promotion.result_dtype(self, other)
     if self is other and isinstance(self, MaxTensor) and dtype.is_floating_point and alpha == 1:
-        return _nothing_of(self)
+        return _zero_or_nan(self)
     combine = ops.sub if dtype.is_signed else _unsigned_sub
     return _sum(combine, self, other, promotion.round_to(alpha, dtype))
 
 
 def _unsigned_sub(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    # MAX makes a negation out of 0 - x, and then refuses to negate unsigned ints.
+    # MAX rewrites 0 - x as a negation, which it rejects for unsigned ints.
     return ops.add(self, aten_neg(other))
-
-
-# xlogy.Tensor(Tensor self, Tensor other) -> Tensor
-# xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor
-# xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor
-@map_to(aten.xlogy)
-@elementwise("self", "other", int_to_float=True, wide=True)
-def aten_xlogy(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return mojo_kernels.elementwise("tmb_xlogy", self, other)

@@ -1,4 +1,4 @@
-"""Pointwise ops of one tensor. Sorted by ATen name, the tables first."""
+"""Pointwise ops of one tensor. Sorted by ATen name, tables first."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ import torch
 from max.dtype import DType
 from max.graph import ops
 
-from torch_max_backend.compat.torch import OpOverloadPacket
 from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
 from torch_max_backend.lowering.promotion import elementwise
-from torch_max_backend.lowering.registry import map_to
+from torch_max_backend.lowering.registry import map_all, map_to
 from torch_max_backend.lowering.types import MaxTensor
 
 aten = torch.ops.aten
 
-# Where MAX has no such op, loses NaN and inf (exp, log, tanh, sigmoid), or has float32 polynomials
-# for float64 (log, erf): our own kernels, which fuse as MAX's do.
+# Our own kernels, which fuse like MAX's: MAX has no such op, loses NaN and inf (exp, log, tanh,
+# sigmoid), or has polynomials of float32 precision for float64 (log, erf).
 KERNELS = {
     aten.acos: "tmb_acos",  # acos(Tensor self) -> Tensor
     aten.acosh: "tmb_acosh",  # acosh(Tensor self) -> Tensor
@@ -51,7 +50,7 @@ FLOAT_OPS = {
     aten.sqrt: ops.sqrt,  # sqrt(Tensor self) -> Tensor
 }
 
-# MAX refuses ints here; rounding leaves them as they are.
+# Rounding does not change ints, which MAX's ops do not accept.
 ROUNDING_OPS = {
     aten.ceil: ops.ceil,  # ceil(Tensor self) -> Tensor
     aten.floor: ops.floor,  # floor(Tensor self) -> Tensor
@@ -59,38 +58,24 @@ ROUNDING_OPS = {
 }
 
 
-def _register_kernel(packet: OpOverloadPacket, kernel: str) -> None:
-    @map_to(packet)
-    @elementwise("self", int_to_float=True, wide=True)
+def _rounding(function: promotion.Lowering) -> promotion.Lowering:
     def lowering(self: MaxTensor) -> MaxTensor:
-        return mojo_kernels.elementwise(kernel, self)
+        return function(self) if self.dtype.is_float() else self
 
-    globals()[f"aten_{packet.__name__}"] = lowering
-
-
-def _register_float_op(packet: OpOverloadPacket) -> None:
-    @map_to(packet)
-    @elementwise("self", int_to_float=True, wide=True)
-    def lowering(self: MaxTensor) -> MaxTensor:
-        return FLOAT_OPS[packet](self)
-
-    globals()[f"aten_{packet.__name__}"] = lowering
+    return lowering
 
 
-def _register_rounding_op(packet: OpOverloadPacket) -> None:
-    @map_to(packet)
-    def lowering(self: MaxTensor) -> MaxTensor:
-        return ROUNDING_OPS[packet](self) if self.dtype.is_float() else self
-
-    globals()[f"aten_{packet.__name__}"] = lowering
-
-
-for _packet, _kernel in KERNELS.items():
-    _register_kernel(_packet, _kernel)
-for _packet in FLOAT_OPS:
-    _register_float_op(_packet)
-for _packet in ROUNDING_OPS:
-    _register_rounding_op(_packet)
+_FLOAT_FUNCTIONS = {
+    **{op: mojo_kernels.pointwise(kernel) for op, kernel in KERNELS.items()},
+    **FLOAT_OPS,
+}
+map_all(
+    {
+        op: promotion.unary(function, int_to_float=True, wide=True)
+        for op, function in _FLOAT_FUNCTIONS.items()
+    }
+)
+map_all({op: _rounding(function) for op, function in ROUNDING_OPS.items()})
 
 
 def _is_unsigned(tensor: MaxTensor) -> bool:
@@ -116,8 +101,8 @@ def aten_abs(self: MaxTensor) -> MaxTensor:
 @elementwise("self", int_to_float=True)
 def aten_angle(self: MaxTensor) -> MaxTensor:
     zero = _number(0, self)
-    turned = ops.where(ops.greater(zero, self), _number(math.pi, self), zero)
-    return ops.where(ops.is_nan(self), self, turned)
+    angle = ops.where(ops.greater(zero, self), _number(math.pi, self), zero)
+    return ops.where(ops.is_nan(self), self, angle)
 
 
 # frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)
@@ -153,7 +138,7 @@ def aten_isnan(self: MaxTensor) -> MaxTensor:
 @map_to(aten.neg)
 def aten_neg(self: MaxTensor) -> MaxTensor:
     if _is_unsigned(self):
-        # MAX refuses to negate them, also where it finds 0 - x; PyTorch wraps around.
+        # MAX rejects negation of unsigned ints, also where it rewrites 0 - x; PyTorch wraps around.
         return ops.add(mojo_kernels.elementwise("tmb_bitwise_not", self), _number(1, self))
     return ops.negate(self)
 
@@ -195,7 +180,7 @@ def aten_sign(self: MaxTensor) -> MaxTensor:
     positive = ops.cast(ops.greater(self, zero), self.dtype)
     if _is_unsigned(self):
         return positive
-    # NaN is on neither side: 0, as in PyTorch.
+    # NaN is neither greater nor less than 0: the result is 0, as in PyTorch.
     return ops.sub(positive, ops.cast(ops.greater(zero, self), self.dtype))
 
 

@@ -269,14 +269,20 @@ def aten_max(self: MaxTensor) -> MaxTensor:
     return extremum(self, _dims(self, None), keepdim=False, largest=True)
 
 
+def _extremum_along(
+    self: MaxTensor, dim: int, keepdim: bool, call: CallInfo, largest: bool
+) -> tuple[MaxTensor, MaxTensor | None]:
+    if call.used_outputs == {0}:
+        return extremum(self, _dims(self, dim), keepdim, largest), None
+    return located_extremum(self, _dims(self, dim), keepdim, largest)
+
+
 # max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)
 @map_to(aten.max.dim, needs_call=True)
 def aten_max_dim(
     self: MaxTensor, dim: int, keepdim: bool = False, *, call: CallInfo
 ) -> tuple[MaxTensor, MaxTensor | None]:
-    if call.used_outputs == {0}:
-        return extremum(self, _dims(self, dim), keepdim, largest=True), None
-    return located_extremum(self, _dims(self, dim), keepdim, largest=True)
+    return _extremum_along(self, dim, keepdim, call, largest=True)
 
 
 # mean(Tensor self, *, ScalarType? dtype=None) -> Tensor
@@ -305,9 +311,7 @@ def aten_min(self: MaxTensor) -> MaxTensor:
 def aten_min_dim(
     self: MaxTensor, dim: int, keepdim: bool = False, *, call: CallInfo
 ) -> tuple[MaxTensor, MaxTensor | None]:
-    if call.used_outputs == {0}:
-        return extremum(self, _dims(self, dim), keepdim, largest=False), None
-    return located_extremum(self, _dims(self, dim), keepdim, largest=False)
+    return _extremum_along(self, dim, keepdim, call, largest=False)
 
 
 # prod(Tensor self, *, ScalarType? dtype=None) -> Tensor

@@ -1,7 +1,7 @@
 """Resizing of images and windows: upsample_*, col2im. Sorted by ATen name, tables last.
 
-A resize is separable: along each dim, an output is a weighted sum of a few inputs, whose places
-and weights are known from the sizes. `_Taps` holds them, forward and backward use them.
+A resize is separable: along each dim, an output is a weighted sum of a few inputs, whose positions
+and weights follow from the sizes. `_Taps` holds them for the forward and the backward.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from max.graph import ops
 from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
 from torch_max_backend.lowering.aten_functions.matmul import product
 from torch_max_backend.lowering.aten_functions.shape import move_dim, reshape
-from torch_max_backend.lowering.registry import map_to
+from torch_max_backend.lowering.registry import map_all, map_to
 from torch_max_backend.lowering.types import CallInfo, MaxTensor, Size
 
 aten = torch.ops.aten
@@ -53,7 +53,7 @@ def _nearest(size: int, out: int, scale: float | None, *, exact: bool = False) -
 def _centres(
     size: int, out: int, align_corners: bool, scale: float | None, dtype: torch.dtype
 ) -> torch.Tensor:
-    """Where each output lies among the inputs, computed as precisely as PyTorch does."""
+    """The position of each output among the inputs, computed in the same precision as PyTorch."""
     index = torch.arange(out, dtype=dtype)
     if align_corners:
         step = torch.tensor((size - 1) / (out - 1) if out > 1 else 0.0, dtype=dtype)
@@ -111,7 +111,7 @@ def _antialiased(
     radius: int,
     filter: Callable[[torch.Tensor], torch.Tensor],
 ) -> _Taps:
-    """All inputs within `radius` of an output's centre, measured in outputs where those are wider."""
+    """All inputs within `radius` of an output's centre, in units of outputs when shrinking."""
     if align_corners:
         step = (size - 1) / (out - 1) if out > 1 else 0.0
     else:
@@ -158,7 +158,7 @@ def _apply(x: MaxTensor, dim: int, taps: _Taps) -> MaxTensor:
 
 
 def _apply_transposed(grad: MaxTensor, dim: int, taps: _Taps, size: int) -> MaxTensor:
-    """The gradient of `_apply` with regard to its input."""
+    """The gradient of `_apply` with respect to its input."""
     matrix = constants.constant(taps.matrix(size).t(), promotion.dtype_of(grad), grad.device)
     last = move_dim(grad, dim, grad.rank - 1)
     *outer, width = shapes.sizes(last)
@@ -200,7 +200,7 @@ def _resize(kind: Kind) -> Callable[..., MaxTensor]:
     ) -> MaxTensor:
         x = self if kind not in _WEIGHTED else promotion.opmath(self)
         dtype = promotion.dtype_of(self)
-        # Rows before columns would cost more: the last dim grows first, as it is contiguous.
+
         for dim, size, taps in _all_taps(kind, self.shape, output_size, options, dtype):
             if taps.weights is None and taps.places[0].equal(torch.arange(size)):
                 continue
@@ -270,12 +270,13 @@ _KINDS: dict[str, Kind] = {
     "upsample_nearest3d": _nearest,
     "upsample_trilinear3d": _linear,
 }
-for _name, _kind in _KINDS.items():
-    globals()[f"aten_{_name}"] = map_to(getattr(aten, _name).default)(_resize(_kind))
-    _backward = f"{_name}_backward"
-    globals()[f"aten_{_backward}"] = map_to(getattr(aten, _backward).default)(
-        _resize_backward(_kind)
-    )
+map_all({getattr(aten, name).default: _resize(kind) for name, kind in _KINDS.items()})
+map_all(
+    {
+        getattr(aten, f"{name}_backward").default: _resize_backward(kind)
+        for name, kind in _KINDS.items()
+    }
+)
 
 
 # upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor

@@ -1,20 +1,32 @@
-"""Choosing between values: masks, bounds, the larger of two. Sorted by ATen name."""
+"""Selection of values: masks, bounds, maxima of two tensors. Sorted by ATen name, a table first."""
 
 from __future__ import annotations
 
 import math
 
 import torch
-from max.dtype import DType
 from max.graph import ops
 
 from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
 from torch_max_backend.lowering.aten_functions.shape import slice_dim
 from torch_max_backend.lowering.promotion import Operand, elementwise
-from torch_max_backend.lowering.registry import map_to
+from torch_max_backend.lowering.registry import map_all, map_to
 from torch_max_backend.lowering.types import MaxTensor, Size
 
 aten = torch.ops.aten
+
+_EXTREMA = {
+    aten.fmax: ("tmb_fmax", ops.logical_or),  # fmax(Tensor self, Tensor other) -> Tensor
+    aten.fmin: ("tmb_fmin", ops.logical_and),  # fmin(Tensor self, Tensor other) -> Tensor
+    aten.maximum: ("tmb_maximum", ops.logical_or),  # maximum(Tensor self, Tensor other) -> Tensor
+    aten.minimum: ("tmb_minimum", ops.logical_and),  # minimum(Tensor self, Tensor other) -> Tensor
+}
+map_all(
+    {
+        op: promotion.binary(mojo_kernels.pointwise(kernel), bools=bools)
+        for op, (kernel, bools) in _EXTREMA.items()
+    }
+)
 
 
 # clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor
@@ -24,30 +36,12 @@ aten = torch.ops.aten
 def aten_clamp(
     self: MaxTensor, min: MaxTensor | None = None, max: MaxTensor | None = None
 ) -> MaxTensor:
-    # The upper bound is applied last, so that it wins where the bounds cross.
+    # The upper bound comes last, so that it holds where the bounds cross.
     if min is not None:
         self = mojo_kernels.elementwise("tmb_maximum", self, min)
     if max is not None:
         self = mojo_kernels.elementwise("tmb_minimum", self, max)
     return self
-
-
-# fmax(Tensor self, Tensor other) -> Tensor
-@map_to(aten.fmax)
-@elementwise("self", "other")
-def aten_fmax(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    if self.dtype == DType.bool:
-        return ops.logical_or(self, other)
-    return mojo_kernels.elementwise("tmb_fmax", self, other)
-
-
-# fmin(Tensor self, Tensor other) -> Tensor
-@map_to(aten.fmin)
-@elementwise("self", "other")
-def aten_fmin(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    if self.dtype == DType.bool:
-        return ops.logical_and(self, other)
-    return mojo_kernels.elementwise("tmb_fmin", self, other)
 
 
 # masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor
@@ -56,24 +50,6 @@ def aten_fmin(self: MaxTensor, other: MaxTensor) -> MaxTensor:
 def aten_masked_fill(self: MaxTensor, mask: MaxTensor, value: Operand) -> MaxTensor:
     filling = promotion.as_tensor(value, promotion.dtype_of(self), self.device)
     return ops.where(mask, filling, self)
-
-
-# maximum(Tensor self, Tensor other) -> Tensor
-@map_to(aten.maximum)
-@elementwise("self", "other")
-def aten_maximum(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    if self.dtype == DType.bool:
-        return ops.logical_or(self, other)
-    return mojo_kernels.elementwise("tmb_maximum", self, other)
-
-
-# minimum(Tensor self, Tensor other) -> Tensor
-@map_to(aten.minimum)
-@elementwise("self", "other")
-def aten_minimum(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    if self.dtype == DType.bool:
-        return ops.logical_and(self, other)
-    return mojo_kernels.elementwise("tmb_minimum", self, other)
 
 
 # nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor
@@ -109,7 +85,7 @@ def aten_nonzero_static(self: MaxTensor, *, size: Size, fill_value: int = -1) ->
     count = shapes.numel(self.shape)
     found = ops.reshape(promotion.cast(self, torch.bool), [count])
     order = ops.cumsum(promotion.cast(found, torch.int64), 0) - number(1)
-    # What is zero, and what is found too late, goes to a row behind the last.
+    # Zeros, and nonzeros after the first `size`, go to an extra last row, which is cut off.
     kept = ops.logical_and(found, ops.greater(number(size), order))
     row = ops.where(kept, order, number(size))
     rows = constants.full([shapes.size(size + 1)], -1, torch.int64, self.device)
@@ -128,5 +104,5 @@ def aten_nonzero_static(self: MaxTensor, *, size: Size, fill_value: int = -1) ->
 @map_to(aten.where.self)
 @elementwise("self", "other")
 def aten_where(condition: MaxTensor, self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    # PyTorch still takes uint8 masks.
+    # PyTorch still accepts uint8 masks.
     return ops.where(promotion.cast(condition, torch.bool), self, other)

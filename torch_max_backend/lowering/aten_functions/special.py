@@ -1,4 +1,4 @@
-"""Special functions. Sorted by ATen name, the tables first. The kernels compute in float64."""
+"""Special functions, whose kernels compute in float64. Sorted by ATen name, tables first."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import math
 import torch
 from max.graph import ops
 
-from torch_max_backend.compat.torch import OpOverloadPacket
 from torch_max_backend.lowering import constants, mojo_kernels, promotion
 from torch_max_backend.lowering.promotion import elementwise
-from torch_max_backend.lowering.registry import map_to
+from torch_max_backend.lowering.registry import map_all, map_to
 from torch_max_backend.lowering.types import MaxTensor
 
 aten = torch.ops.aten
@@ -62,40 +61,29 @@ def _number(value: float, like: MaxTensor) -> MaxTensor:
     return constants.scalar(value, promotion.dtype_of(like), like.device)
 
 
-def _register_unary(packet: OpOverloadPacket, kernel: str) -> None:
-    @map_to(packet)
-    @elementwise("x", int_to_float=True, wide=True)
-    def lowering(x: MaxTensor) -> MaxTensor:
-        return mojo_kernels.elementwise(kernel, x)
+def _shifted(kernel: str) -> promotion.Lowering:
+    def function(x: MaxTensor, n: MaxTensor) -> MaxTensor:
+        return mojo_kernels.elementwise(kernel, ops.sub(ops.add(x, x), _number(1, x)), n)
 
-    globals()[f"aten_{packet.__name__}"] = lowering
+    return function
 
 
-def _register_binary(packet: OpOverloadPacket, kernel: str) -> None:
-    @map_to(packet)
-    @elementwise("x", "n", int_to_float=True, wide=True)
-    def lowering(x: MaxTensor, n: MaxTensor) -> MaxTensor:
-        return mojo_kernels.elementwise(kernel, x, n)
-
-    globals()[f"aten_{packet.__name__}"] = lowering
-
-
-def _register_shifted(packet: OpOverloadPacket, kernel: str) -> None:
-    @map_to(packet)
-    @elementwise("x", "n", int_to_float=True, wide=True)
-    def lowering(x: MaxTensor, n: MaxTensor) -> MaxTensor:
-        shifted = ops.sub(ops.add(x, x), _number(1, x))
-        return mojo_kernels.elementwise(kernel, shifted, n)
-
-    globals()[f"aten_{packet.__name__}"] = lowering
-
-
-for _packet, _kernel in UNARY.items():
-    _register_unary(_packet, _kernel)
-for _packet, _kernel in BINARY.items():
-    _register_binary(_packet, _kernel)
-for _packet, _kernel in SHIFTED.items():
-    _register_shifted(_packet, _kernel)
+map_all(
+    {
+        op: promotion.unary(mojo_kernels.pointwise(kernel), int_to_float=True, wide=True)
+        for op, kernel in UNARY.items()
+    }
+)
+_BINARY_FUNCTIONS = {
+    **{op: mojo_kernels.pointwise(kernel) for op, kernel in BINARY.items()},
+    **{op: _shifted(kernel) for op, kernel in SHIFTED.items()},
+}
+map_all(
+    {
+        op: promotion.binary(function, int_to_float=True, wide=True)
+        for op, function in _BINARY_FUNCTIONS.items()
+    }
+)
 
 
 # polygamma(int n, Tensor self) -> Tensor
@@ -113,7 +101,7 @@ def aten_polygamma(n: int, self: MaxTensor) -> MaxTensor:
 @map_to(aten.special_spherical_bessel_j0)
 @elementwise("x", int_to_float=True, wide=True)
 def aten_special_spherical_bessel_j0(x: MaxTensor) -> MaxTensor:
-    # Near 0 its Taylor series: sin(x) / x is 0 / 0 there.
+    # Near 0 the Taylor series, because sin(x) / x is 0 / 0 there.
     square, near = ops.mul(x, x), _number(1 / 6227020800, x)
     for factorial in (39916800, 362880, 5040, 120, 6):
         sign = -1 if factorial in (6, 5040, 39916800) else 1

@@ -11,7 +11,7 @@ import hashlib
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -84,6 +84,11 @@ def elementwise(name: str, *operands: TensorValue, dtype: DType | None = None) -
     first = tensors[0]
     out_type = TensorType(dtype or first.dtype, first.shape, first.device)
     return ops.custom(name, first.device, list(tensors), [out_type])[0].tensor
+
+
+def pointwise(name: str) -> Callable[..., TensorValue]:
+    """The pointwise kernel `name` as a function of its operands."""
+    return functools.partial(elementwise, name)
 
 
 def divide(self: TensorValue, other: TensorValue) -> TensorValue:
