@@ -1,7 +1,4 @@
-"""`python -m tests`: run the test models without pytest.
-
---list-models; --category attention; --model causal; --output reports/
-"""
+"""Runs the test models of torch_ir without pytest: `python -m tests --category attention`."""
 
 from __future__ import annotations
 
@@ -16,18 +13,24 @@ from tests.testing.runner import run_spec
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code 0 if all passed, 1 if one did not, 2 for a wrong name."""
-    parser = argparse.ArgumentParser(prog="python -m tests", description="Run the test models.")
-    parser.add_argument("--list-models", action="store_true", help="list them and do nothing else")
-    parser.add_argument("--category", choices=CATEGORIES)
-    parser.add_argument("--model", choices=sorted(SPECS))
-    parser.add_argument("--output", type=Path, help="folder for Markdown reports")
+    """Run the selected models; exit code 0 if all passed, 1 if one failed, 2 if none matches."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests",
+        description="Extract, save, load, run and verify the test models of torch_ir.",
+    )
+    parser.add_argument("--list-models", action="store_true", help="list the models and exit")
+    parser.add_argument("--category", choices=CATEGORIES, help="run the models of one category")
+    parser.add_argument("--model", choices=sorted(SPECS), help="run one model")
+    parser.add_argument("--output", type=Path, help="write Markdown reports to this folder")
     args = parser.parse_args(argv)
     specs = [
         spec
         for spec in SPECS.values()
         if args.category in (None, spec.category) and args.model in (None, spec.name)
     ]
+    if not specs:
+        print(f"the category {args.category} has no model {args.model}", file=sys.stderr)
+        return 2
     if args.list_models:
         for spec in specs:
             print(f"{spec.category:18} {spec.name:18} {spec.description}")
@@ -42,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(result.error or result.report)
     if args.output is not None:
         print(write_reports(results, args.output))
-    return 0 if results and all(result.passed for result in results) else 1
+    return 0 if all(result.passed for result in results) else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Test models by category; `SPECS` is all of them."""
+"""Test models of torch_ir, one module per category; `SPECS` has all of them by name."""
 
 from tests.models import attention, multi_io, shared_weights, skip_connections
 from tests.models.spec import TestModelSpec

@@ -1,4 +1,4 @@
-"""Attention: softmax(QK)V in its common forms."""
+"""Models with attention in its common forms."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MultiHead(nn.Module):
 
 
 class CausalAttention(nn.Module):
-    """The mask is made in forward, without naming a device."""
+    """Creates its mask in forward, without naming a device."""
 
     def __init__(self, width: int = 32, heads: int = 4) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class CausalAttention(nn.Module):
 
 
 class RotaryAttention(nn.Module):
-    """Rotary positions from a non-persistent buffer; queries in groups share keys."""
+    """Rotary positions from a non-persistent buffer; groups of query heads share keys."""
 
     inv_freq: torch.Tensor
 
@@ -104,14 +104,16 @@ def _memory() -> dict[str, torch.Tensor]:
 
 
 SPECS = [
-    TestModelSpec("self_attention", "attention", SelfAttention, _x, "one head, written out"),
+    TestModelSpec(
+        "self_attention", "attention", SelfAttention, _x, "one head, without nn.MultiheadAttention"
+    ),
     TestModelSpec("multi_head", "attention", MultiHead, _x, "nn.MultiheadAttention with weights"),
     TestModelSpec(
         "causal",
         "attention",
         CausalAttention,
         _x,
-        "mask made in forward; batch and length are dynamic",
+        "mask created in forward; batch and length are dynamic",
         dynamic_shapes=({0: BATCH, 1: LENGTH},),
     ),
     TestModelSpec("rotary", "attention", RotaryAttention, _x, "rotary positions, grouped queries"),

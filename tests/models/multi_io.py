@@ -1,4 +1,4 @@
-"""Inputs and outputs that are more than one tensor."""
+"""Models with several, nested or mutated inputs and outputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Heads(nn.Module):
 
 
 class Nested(nn.Module):
-    """Lists and dicts in, a dict with None and numbers out."""
+    """Takes a list and a dict; returns a dict that also contains None and numbers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Splitter(nn.Module):
 
 
 class Counter(nn.Module):
-    """Leaves something behind: a buffer counts, an input is scaled in place."""
+    """Mutates a buffer, which counts the calls, and its input, which it scales."""
 
     calls: torch.Tensor
 
@@ -101,7 +101,7 @@ SPECS = [
             [torch.randn(3, 8), torch.randn(3, 8)],
             {"scale": torch.randn(8), "unused": None},
         ),
-        "lists and dicts in, dict with None and numbers out",
+        "lists and dicts as inputs, a dict with None and numbers as output",
         dynamic_shapes=([{0: torch.export.Dim("rows")}] * 2, {"scale": None, "unused": None}),
     ),
     TestModelSpec("named", "multi_io", Named, _vector, "a namedtuple and torch.return_types"),

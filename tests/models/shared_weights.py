@@ -1,4 +1,4 @@
-"""Weights that are used at more than one place."""
+"""Models that use a weight in more than one place."""
 
 from __future__ import annotations
 

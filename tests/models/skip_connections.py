@@ -1,4 +1,4 @@
-"""Skip connections: values that are used again far from where they are made."""
+"""Models with skip connections: values that are read again many nodes later."""
 
 from __future__ import annotations
 
@@ -76,8 +76,20 @@ SPECS = [
     TestModelSpec(
         "residual", "skip_connections", Residual, lambda: _image(8), "in-place ReLU and +="
     ),
-    TestModelSpec("dense", "skip_connections", Dense, lambda: _image(4), "concatenation of all"),
-    TestModelSpec("unet", "skip_connections", UNet, lambda: _image(3), "down, up, and across"),
+    TestModelSpec(
+        "dense",
+        "skip_connections",
+        Dense,
+        lambda: _image(4),
+        "each layer reads the outputs of all earlier ones",
+    ),
+    TestModelSpec(
+        "unet",
+        "skip_connections",
+        UNet,
+        lambda: _image(3),
+        "downsampling, upsampling, and a skip connection",
+    ),
     TestModelSpec(
         "pre_norm",
         "skip_connections",

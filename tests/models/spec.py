@@ -1,4 +1,4 @@
-"""What a test model is: how to build it, how to call it, which category it belongs to."""
+"""The description of a test model: how to build and call it, and its category."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def _nothing() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TestModelSpec:
-    """One model. `inputs` and `kwargs` make fresh real inputs for each run."""
+    """One model; `inputs` and `kwargs` create new inputs with real values for each run."""
 
-    __test__: ClassVar[bool] = False  # the name is not that of a test class
+    __test__: ClassVar[bool] = False  # pytest would take the class for a test
 
     name: str
     category: str
@@ -28,7 +28,7 @@ class TestModelSpec:
     dynamic_shapes: Any = None
 
     def model(self, device: str = "cpu") -> torch.nn.Module:
-        """The model in eval mode; on "meta" without weights, elsewhere with the same ones."""
+        """The model in eval mode: without weights on "meta", with the same weights elsewhere."""
         torch.manual_seed(0)
         with torch.device(device):
             return self.build().eval()

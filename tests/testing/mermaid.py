@@ -1,11 +1,12 @@
-"""The graph of a test model as a Mermaid DAG, in a Markdown code block."""
+"""Draws the graph of a test model as a Mermaid DAG."""
 
 from __future__ import annotations
 
 from torch_ir import IR
-from torch_ir.visualize import to_mermaid
+from torch_ir.visualize import FORMATS
 
 
 def mermaid_block(ir: IR) -> str:
-    """```mermaid ... ```"""
-    return f"```mermaid\n{to_mermaid(ir).rstrip()}\n```\n"
+    """The graph as a Markdown code block of Mermaid."""
+    _, to_markdown = FORMATS[".md"]
+    return to_markdown(ir)

@@ -1,4 +1,4 @@
-"""Markdown reports: one page per model, and an index."""
+"""Writes Markdown reports: one page per model, and an index."""
 
 from __future__ import annotations
 
@@ -33,14 +33,12 @@ def model_page(result: RunResult) -> str:
     lines += [f"| {name} | {seconds:.3f} s |" for name, seconds in result.seconds.items()]
     lines += [f"| input {meta.name} | `{meta.describe()}` |" for meta in ir.graph_inputs]
     lines += [f"| output {meta.name} | `{meta.describe()}` |" for meta in ir.graph_outputs]
-    lines += ["", "| op | count |", "|---|---|"]
-    ops = Counter(node.op_type for node in ir.nodes)
-    lines += [f"| {op} | {count} |" for op, count in ops.most_common()]
+    lines += ["", *_op_table(collect([result]).ops)]
     return "\n".join([*lines, "", mermaid_block(ir)])
 
 
 def index_page(results: Sequence[RunResult]) -> str:
-    """The table of all models."""
+    """The index: totals, all models, and all ops that they use."""
     counts = collect(results)
     lines = [
         "# Test models",
@@ -60,11 +58,16 @@ def index_page(results: Sequence[RunResult]) -> str:
             f"| [{result.spec.name}]({result.spec.name}.md) | {result.spec.category} | "
             f"{'passed' if result.passed else 'FAILED'} | {nodes} | {error} |"
         )
+    lines += ["", *_op_table(counts.ops)]
     return "\n".join([*lines, ""])
 
 
+def _op_table(ops: Counter[str]) -> list[str]:
+    return ["| op | count |", "|---|---|", *(f"| {op} | {n} |" for op, n in ops.most_common())]
+
+
 def write_reports(results: Sequence[RunResult], folder: Path) -> Path:
-    """Write all pages; returns the index."""
+    """Write all pages, and return the path of the index."""
     folder.mkdir(parents=True, exist_ok=True)
     for result in results:
         (folder / f"{result.spec.name}.md").write_text(model_page(result), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Takes a test model through the whole pipeline: extract on meta, save, load, run, verify."""
+"""Runs a test model through the whole pipeline: extract on meta, save, load, run, verify."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOLERANCE = 1e-5
 
 @dataclass
 class RunResult:
-    """What happened to one model."""
+    """The result of one model; `report` and `ir` are None if it failed before them."""
 
     spec: TestModelSpec
     passed: bool = False
@@ -32,12 +32,12 @@ class RunResult:
 
 
 def on_meta(value: Any) -> Any:
-    """The same nest of tensors without their values."""
+    """The same structure with all tensors on the meta device."""
     return pytree.tree_map_only(torch.Tensor, lambda t: t.to("meta"), value)
 
 
 def run_spec(spec: TestModelSpec, folder: Path | None = None) -> RunResult:
-    """Run one model through; an error of torch_ir is a result, any other is raised."""
+    """Run one model. An error of torch_ir makes the result failed; any other is raised."""
     result = RunResult(spec)
     torch.manual_seed(1)
     inputs, kwargs = spec.inputs(), spec.kwargs()

@@ -1,4 +1,4 @@
-"""Counts over results of the runner."""
+"""Counts the results of the runner."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tests.testing.runner import RunResult
 
 @dataclass
 class RunStatistics:
-    """How many models passed, by category, and which ops they used."""
+    """Number of models that passed and failed, by category, and the ops that they use."""
 
     passed: int = 0
     failed: int = 0
     by_category: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """category -> (passed, all)"""
+    """Category -> number that passed, and number of all."""
     ops: Counter[str] = field(default_factory=Counter)
     max_abs_error: float = 0.0
 
 
 def collect(results: Iterable[RunResult]) -> RunStatistics:
-    """Count."""
+    """Count the results."""
     found = RunStatistics()
     for result in results:
         found.passed += result.passed
