@@ -97,9 +97,9 @@ def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel: Path
     needed = {
         "torch_ir/ir.schema.json",
         "torch_ir/py.typed",
-        "torch_ir/visualize/viewer.html",
-        "torch_ir/visualize/viewer.js",
-        "torch_ir/visualize/viewer.css",
+        "torch_ir/visualize/viewer/page.html",
+        "torch_ir/visualize/viewer/layout.js",
+        "torch_ir/visualize/viewer/style.css",
         "torch_max_backend/lowering/mojo_kernels/__init__.mojo",
         "torch_max_backend/py.typed",
         f"{PAGES}/adding_an_op.md",

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 import torch_ir
+from torch_ir.visualize import viewer
 
 ROOT = Path(torch_ir.__file__).parent
 TESTS = Path(__file__).parent
@@ -241,7 +242,7 @@ def test_package_data_is_declared_and_found() -> None:
     pyproject = tomllib.loads((ROOT.parent / "pyproject.toml").read_text(encoding="utf-8"))
     patterns = pyproject["tool"]["setuptools"]["package-data"]["*"]
     data = [p.name for p in ROOT.rglob("*") if p.is_file() and p.suffix not in (".py", ".pyc")]
-    assert {"ir.schema.json", "py.typed", "viewer.html", "viewer.css"} <= set(data)
+    assert {"ir.schema.json", "py.typed", "page.html", "style.css", *viewer.PARTS} <= set(data)
     undeclared = [n for n in data if not any(fnmatch.fnmatch(n, pattern) for pattern in patterns)]
     assert undeclared == []
     assert (resources.files("torch_ir") / "ir.schema.json").is_file()

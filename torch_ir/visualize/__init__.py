@@ -4,7 +4,7 @@ scene.py           an IR as vertices, edges and nested boxes; every format start
 outline.py         the scene cut off at a depth of modules, for mermaid.py and dot.py
 categories.py      categories of ops, for colours and counts
 statistics.py      counts of ops, weights and bytes
-mermaid.py, dot.py, html.py (with viewer.html, viewer.css, viewer.js), model_explorer.py
+mermaid.py, dot.py, html.py (with viewer/), model_explorer.py
 """
 
 from __future__ import annotations

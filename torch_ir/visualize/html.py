@@ -11,10 +11,10 @@ import base64
 import hashlib
 import html
 import json
-from importlib import resources
 from typing import Any
 
 from torch_ir.ir import IR
+from torch_ir.visualize import viewer
 from torch_ir.visualize.categories import CATEGORIES
 from torch_ir.visualize.scene import Scene, build_scene, plain
 from torch_ir.visualize.statistics import Share, collect_statistics, weight_size
@@ -28,8 +28,8 @@ def to_html(ir: IR, *, title: str | None = None) -> str:
     `title` is the page's title; by default the model's name.
     """
     data = viewer_data(ir)
-    script = _asset("viewer.js")
-    style = _asset("viewer.css")
+    script = viewer.script()
+    style = viewer.style()
     policy = (
         "default-src 'none'; base-uri 'none'; form-action 'none'; "
         f"script-src '{_digest(script)}'; style-src '{_digest(style)}'"
@@ -42,7 +42,7 @@ def to_html(ir: IR, *, title: str | None = None) -> str:
         "DATA": embed_json(data),
     }
     # Split once, so that a marker inside an inserted part is not replaced.
-    pieces = _asset("viewer.html").split("@")
+    pieces = viewer.page().split("@")
     page = [parts.get(piece, piece) for piece in pieces]
     return "".join(page)
 
@@ -55,10 +55,6 @@ def embed_json(data: Any) -> str:
     """
     text = json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _asset(name: str) -> str:
-    return resources.files("torch_ir.visualize").joinpath(name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from html.parser import HTMLParser
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.torch_ir.visualize import graphs
-from torch_ir.visualize import to_html
+from torch_ir.visualize import to_html, viewer
 from torch_ir.visualize.html import embed_json, viewer_data
 
 
@@ -55,8 +54,7 @@ def test_the_page_asks_for_nothing_and_runs_only_its_own_script():
 
 
 def test_the_viewer_can_stand_in_a_script_element():
-    folder = Path(importlib.import_module("torch_ir.visualize").__file__ or "").parent
-    script = (folder / "viewer.js").read_text()
+    script = viewer.script()
     assert "</script" not in script.lower() and "<!--" not in script
     for risky in (
         "innerHTML",
@@ -70,7 +68,15 @@ def test_the_viewer_can_stand_in_a_script_element():
         "import(",
     ):
         assert risky not in script
-    assert "</style" not in (folder / "viewer.css").read_text().lower()
+    assert "</style" not in viewer.style().lower()
+
+
+def test_every_part_of_the_viewer_is_in_the_page():
+    folder = Path(viewer.__file__).parent
+    assert sorted(path.name for path in folder.glob("*.js")) == sorted(viewer.PARTS)
+    page = to_html(graphs.mlp())
+    for name in viewer.PARTS:
+        assert (folder / name).read_text(encoding="utf-8") in page
 
 
 def test_hostile_names_stay_data():
