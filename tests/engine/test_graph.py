@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tests.testing.programs import program_of
 from torch_max_backend.engine import graph as graph_module
 from torch_max_backend.engine.graph import CompiledGraph, State
 from torch_max_backend.errors import EngineError
-from torch_max_backend.frontend.fx_importer import import_fx
 from torch_max_backend.program import Kind
 
 
@@ -24,7 +24,7 @@ def queued(kind: Kind = Kind.INFERENCE) -> CompiledGraph:
         args.clear()
         return [x * w, w]
 
-    return CompiledGraph(import_fx(gm), eager, (), kind=kind)
+    return CompiledGraph(program_of(gm, kind), eager, (), kind=kind)
 
 
 @pytest.fixture(autouse=True)

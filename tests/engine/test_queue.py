@@ -13,13 +13,13 @@ import torch
 from max.engine import Model
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tests.testing.programs import program_of
 from torch_max_backend import compile_stats, max_backend
 from torch_max_backend.engine import module_compiler
 from torch_max_backend.engine.graph import CompiledGraph, State
 from torch_max_backend.engine.module_compiler import ModuleCompiler
 from torch_max_backend.engine.queue import ENGINE, Engine
 from torch_max_backend.errors import EngineError, LoweringError
-from torch_max_backend.frontend.fx_importer import import_fx
 from torch_max_backend.lowering import graph_builder, mojo_kernels
 from torch_max_backend.lowering.registry import MAPPING_TORCH_ATEN_TO_MAX
 
@@ -33,7 +33,7 @@ def _never(args: list[Any]) -> list[Any]:
 
 def graph_of(function: Any, size: int = 3) -> CompiledGraph:
     gm = make_fx(lambda x: (function(x),))(torch.ones(size))
-    return CompiledGraph(import_fx(gm), _never, mojo_kernels.packages())
+    return CompiledGraph(program_of(gm), _never, mojo_kernels.packages())
 
 
 class FakeCompiler(ModuleCompiler):

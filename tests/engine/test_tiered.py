@@ -19,6 +19,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from tests.engine.empty_caches import script
 from tests.testing.observed import ops_on_torch
+from tests.testing.programs import program_of
 from tests.testing.threads import running
 from torch_max_backend import (
     MAPPING_TORCH_ATEN_TO_MAX,
@@ -29,7 +30,6 @@ from torch_max_backend import (
 )
 from torch_max_backend.engine.graph import CompiledGraph
 from torch_max_backend.engine.queue import ENGINE
-from torch_max_backend.frontend.fx_importer import import_fx
 from torch_max_backend.lowering import mojo_kernels
 
 pytestmark = pytest.mark.xdist_group("runtime-tiered")
@@ -133,7 +133,7 @@ def test_200_swaps_under_calling_threads() -> None:
     """Each round is a graph of its own that is swapped while three threads call it."""
     x = torch.randn(17)
     gm = make_fx(lambda x: (x * 5 - 2,))(x)
-    program = import_fx(gm)
+    program = program_of(gm)
     calls_on_torch = itertools.count()
 
     def on_torch(args: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -1,8 +1,8 @@
 """Runs rows: PyTorch eager is the reference, MAX compiles many rows as one Module.
 
-Each row goes the product's own way (trace with the decomposition table, import, lower, compile,
-run); only Dynamo and AOTAutograd are left out, which keeps a row at some 20 ms beside its compile.
-A row that fails to lower or to compile fails alone.
+Each row goes the product's own way (trace with the decomposition table, rewrite complex numbers,
+import, passes, lower, compile, run); only Dynamo and AOTAutograd are left out, which keeps a row at
+some 20 ms beside its compile. A row that fails to lower or to compile fails alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from tests.lowering.cases import TOLERANCE, Row
-from tests.testing.graph_of_call import OpCall, graph_for_max
+from tests.testing.graph_of_call import OpCall, graph_for_max, run_on_max
 from torch_max_backend.compat.torch import pytree
 from torch_max_backend.engine.graph import CompiledGraph
 from torch_max_backend.engine.queue import ENGINE
@@ -53,11 +53,8 @@ class Outcome:
         if self.error is not None:
             raise self.error
         assert self.graph is not None
-        if self.graph.error is not None:
-            raise self.graph.error
-        actual = self.graph(
-            [tensor.clone() if _dense(tensor) else tensor for tensor in self.tensors]
-        )
+        given = [tensor.clone() if _dense(tensor) else tensor for tensor in self.tensors]
+        actual = run_on_max(self.graph, given)
         expected = [e for e in pytree.tree_leaves(self.expected) if isinstance(e, torch.Tensor)]
         case = self.row.case
         if case.expand is not None:

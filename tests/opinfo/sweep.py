@@ -17,7 +17,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 from tests.opinfo.report import ERRORS, VALUES
-from tests.testing.graph_of_call import OpCall, graph_for_max
+from tests.testing.graph_of_call import OpCall, graph_for_max, run_on_max
 from tests.testing.samples import (
     LOWERED,
     OK,
@@ -141,7 +141,7 @@ class Sample:
             self.settle(UNSUPPORTED, f"MAX's compiler: {last_line(self.graph.error)}")
             return
         try:
-            actual = self.graph(list(self.tensors))
+            actual = run_on_max(self.graph, list(self.tensors))
         except Exception as error:
             self.settle(WRONG, f"sample {self.number}: {first_line(error)}")
         else:

@@ -20,12 +20,12 @@ from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from torch_max_backend.engine.graph import CompiledGraph
+from torch_max_backend.engine.graph import CompiledGraph, State
 from torch_max_backend.flags import Options
-from torch_max_backend.frontend.complex_numbers import without_complex_numbers
-from torch_max_backend.frontend.fx_importer import import_fx
+from torch_max_backend.frontend.graph_compiler import GraphCompiler, normalized
+from torch_max_backend.frontend.support import unsupported_error, unsupported_nodes
 from torch_max_backend.lowering import mojo_kernels
-from torch_max_backend.program import Kind, passes
+from torch_max_backend.program import Kind
 
 _EXCLUDE = torch._C._ExcludeDispatchKeyGuard
 _FUNCTIONALIZE = torch._C.DispatchKeySet(torch._C.DispatchKey.Functionalize)
@@ -50,7 +50,7 @@ class OpCall:
         return [r for r in pytree.tree_leaves(result) if isinstance(r, torch.Tensor)]
 
     def trace(self, table: Mapping[Any, Any]) -> tuple[fx.GraphModule, list[int]]:
-        """The functional ATen graph, and which inputs it changes.
+        """The functional ATen graph, normalized, and which inputs it changes.
 
         Their new values are the graph's last outputs, as with AOTAutograd, whose own
         functionalization this is.
@@ -65,17 +65,22 @@ class OpCall:
                 return [from_fun(tensor) for tensor in (*results, *(wrapped[i] for i in changed))]
 
         trace = make_fx(functional, decomposition_table=dict(table), tracing_mode="fake")
-        gm = without_complex_numbers(trace(self.tensors), lambda: table)
+        gm = normalized(trace(self.tensors), lambda: table)
         gm.graph.eliminate_dead_code()
         gm.recompile()
         return gm, changed
 
 
 def graph_for_max(gm: fx.GraphModule) -> CompiledGraph:
-    """The graph as the engine takes it; `UnsupportedOpError` names every op without a lowering."""
-    program = passes.run(import_fx(gm), Kind.INFERENCE, Options())
-    return CompiledGraph(program, _never, mojo_kernels.packages())
+    """A normalized graph as the engine takes it; raises unless MAX can run every node."""
+    if reasons := unsupported_nodes(gm):
+        raise unsupported_error(gm, reasons)
+    return GraphCompiler(Options(), mojo_kernels.packages()).graph(gm, Kind.INFERENCE)
 
 
-def _never(args: list[Any]) -> list[Any]:
-    raise AssertionError("a tested graph must not run on PyTorch")
+def run_on_max(graph: CompiledGraph, args: list[Any]) -> list[Any]:
+    """Call a graph; raises MAX's error if it would run on PyTorch."""
+    if graph.error is not None:
+        raise graph.error
+    assert graph.state is State.READY, "a tested graph must not run on PyTorch"
+    return graph.run(args)

@@ -6,11 +6,12 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
+from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from torch_max_backend.flags import Options
-from torch_max_backend.frontend.fx_importer import import_fx
-from torch_max_backend.program import Kind, Program, passes
+from torch_max_backend.frontend.graph_compiler import GraphCompiler
+from torch_max_backend.program import Kind, Program
 
 OPTIONS = Options()
 
@@ -29,7 +30,18 @@ def program(
 ) -> Program:
     """What MAX is given for a function that returns a list; `static` are parameters' positions."""
     gm = make_fx(function, tracing_mode="fake")(*args)
-    return passes.run(import_fx(gm, static), kind, options)
+    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+    return program_of(gm, kind, [names[position] for position in static], options)
+
+
+def program_of(
+    gm: fx.GraphModule,
+    kind: Kind = Kind.INFERENCE,
+    static: Collection[str] = (),
+    options: Options = OPTIONS,
+) -> Program:
+    """A traced graph as the product imports it, after the passes."""
+    return GraphCompiler(options, ()).program(gm, kind, static)
 
 
 def op_names(program: Program) -> list[str]:

@@ -42,7 +42,7 @@ from torch_max_backend.frontend.partition import Partition, divide
 from torch_max_backend.frontend.support import Reason, unsupported_error, unsupported_nodes
 from torch_max_backend.lowering.registry import decomposition_table
 from torch_max_backend.observe import profiling, stats
-from torch_max_backend.program import BoxedCall, Kind, passes
+from torch_max_backend.program import BoxedCall, Kind, Program, passes
 from torch_max_backend.runtime.eager import eager_call, followed_by
 
 Runnable = CompiledGraph | PartitionedGraph
@@ -64,8 +64,7 @@ class GraphCompiler:
         graph is queued: `ENGINE.flush` compiles it together with all others that wait.
         """
         profiling.show_graph(gm, kind.value)
-        gm = without_complex_numbers(gm, decomposition_table)
-        random_numbers.normalize(gm)
+        gm = normalized(gm)
         placeholders = gm.graph.find_nodes(op="placeholder")
         static = frozenset(placeholders[position].name for position in static_inputs)
         on_torch = unsupported_nodes(gm)
@@ -90,7 +89,7 @@ class GraphCompiler:
                 on_torch.update(culprits)
 
     def _whole(self, gm: fx.GraphModule, kind: Kind, static: Collection[str]) -> CompiledGraph:
-        graph = self._graph(gm, kind, static)
+        graph = self.graph(gm, kind, static)
         ENGINE.submit([graph], background=self.options.tiered)
         return graph
 
@@ -107,7 +106,7 @@ class GraphCompiler:
         for name in parts.islands:
             island = getattr(parts.top, name)
             single = _return_tuple(island)
-            islands[name] = self._graph(island, kind, static)
+            islands[name] = self.graph(island, kind, static)
             calls[name] = islands[name].as_function(single=single)
         ENGINE.submit(list(islands.values()), background=self.options.tiered)
         _report(parts, on_torch)
@@ -122,13 +121,27 @@ class GraphCompiler:
         eager = eager_call(gm)
         return followed_by(eager, ENGINE.flush_in_background) if self.options.tiered else eager
 
-    def _graph(self, gm: fx.GraphModule, kind: Kind, static: Collection[str]) -> CompiledGraph:
-        placeholders = [node.name for node in gm.graph.find_nodes(op="placeholder")]
-        positions = [i for i, name in enumerate(placeholders) if name in static]
-        program = passes.run(import_fx(gm, positions), kind, self.options)
+    def graph(self, gm: fx.GraphModule, kind: Kind, static: Collection[str] = ()) -> CompiledGraph:
+        """`gm`, all of which MAX can run, as the engine takes it; `static` names its parameters."""
+        program = self.program(gm, kind, static)
         what = profiling.describe(gm, kind.value)
         may_fall_back = self.options.may_fall_back
         return CompiledGraph(program, self._waiting(gm), self.kernels, what, kind, may_fall_back)
+
+    def program(self, gm: fx.GraphModule, kind: Kind, static: Collection[str] = ()) -> Program:
+        """`gm` as a program, after the passes for its kind."""
+        placeholders = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+        positions = [i for i, name in enumerate(placeholders) if name in static]
+        return passes.run(import_fx(gm, positions), kind, self.options)
+
+
+def normalized(
+    gm: fx.GraphModule, decompositions: Callable[[], Mapping[Any, Any]] = decomposition_table
+) -> fx.GraphModule:
+    """`gm` on real tensors, with the `meta["val"]` of every node: MAX is asked about its nodes."""
+    gm = without_complex_numbers(gm, decompositions)
+    random_numbers.normalize(gm)
+    return gm
 
 
 def _culprits(gm: fx.GraphModule, error: MaxCompilerError) -> dict[str, Reason]:
