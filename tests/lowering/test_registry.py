@@ -58,6 +58,12 @@ def mapping() -> Iterator[None]:
     MAPPING_TORCH_ATEN_TO_MAX._entries = before
 
 
+def test_the_rows_of_the_package_are_its_own() -> None:
+    """Else a graph of theirs would be taken for the user's, and its artifact not be kept."""
+    entries = MAPPING_TORCH_ATEN_TO_MAX._entries.items()
+    assert [str(op) for op, entry in entries if not entry.builtin] == []
+
+
 def test_ops_of_the_users_own(mapping: None, tmp_path: Path) -> None:
     """A custom op, a custom op with a Mojo kernel, and a replaced op, in one graph each."""
     folder = tmp_path / "my_kernels"

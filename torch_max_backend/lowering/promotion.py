@@ -130,6 +130,8 @@ def elementwise(
             result = lowering(*bound.args, **bound.kwargs)
             return result if computed is dtype else cast(result, dtype)
 
+        # A partial is of `functools`; the registry asks whether the function is of this package.
+        promoted.__module__ = getattr(lowering, "func", lowering).__module__
         return promoted
 
     return decorate
