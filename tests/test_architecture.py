@@ -148,6 +148,19 @@ def test_fixed_names_of_the_backend() -> None:
     assert fixed | {"aten_functions", "MaxCompilerError"} <= set(torch_max_backend.__all__)
 
 
+def test_functions_are_sorted_as_claimed() -> None:
+    claims = 0
+    for path in python_files(BACKEND / "lowering" / "aten_functions"):
+        tree = ast.parse(path.read_text())
+        if "Sorted by ATen name" not in (ast.get_docstring(tree) or "").replace("\n", " "):
+            continue
+        claims += 1
+        functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+        lowerings = [name for name in functions if name.startswith("aten_")]
+        assert lowerings == sorted(lowerings), path
+    assert claims > 10
+
+
 def test_every_lowered_op_has_its_function() -> None:
     for op in torch_max_backend.MAPPING_TORCH_ATEN_TO_MAX:
         namespace, name = str(op).split(".")[:2]

@@ -54,11 +54,11 @@ Lowerings = dict[OpOverload, Entry]
 
 
 def lowerings(program: Program) -> Lowerings:
-    """The table's rows for the program's ops as they are now: a graph may be built later."""
+    """The table's current rows for the program's ops: a graph may be built later."""
     found: Lowerings = {}
     for call in program.calls:
         entry = MAPPING_TORCH_ATEN_TO_MAX.lookup(call.op)
-        if entry is None:  # front ends ask before: `frontend.support.unsupported`
+        if entry is None:  # front ends check this first: `frontend.support.unsupported`
             where = describe(call, program_specs(program))
             raise UnsupportedOpError(
                 f"no MAX lowering for {call.op}\n{where}\n  {how_to_add(call.op)}"

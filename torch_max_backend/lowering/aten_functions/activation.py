@@ -1,4 +1,4 @@
-"""Activations that PyTorch does not decompose, or not well. Sorted by ATen name."""
+"""Activation functions. Sorted by ATen name."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def aten_gelu(self: MaxTensor, *, approximate: str = "none") -> MaxTensor:
 # hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor
 @map_to(aten.hardtanh)
 def aten_hardtanh(self: MaxTensor, min_val: Scalar = -1, max_val: Scalar = 1) -> MaxTensor:
-    # The bounds take the tensor's dtype: hardtanh of ints is ints.
+    # The bounds have the tensor's dtype: hardtanh of ints gives ints.
     bounds = [_number(value, self) for value in (min_val, max_val)]
     return aten_clamp(self, *bounds)
 

@@ -1,7 +1,7 @@
 """Scaled dot product attention, forward and backward. Sorted by ATen name.
 
-Inference runs a kernel of ours. Where the logsumexp is asked for (training), attention is a
-composition, because that kernel does not tell it.
+Inference uses a kernel of ours. Where the logsumexp is needed (training), attention is composed of
+other ops, because the kernel does not return it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ aten = torch.ops.aten
 
 
 def _factor(query: MaxTensor, scale: float | None) -> MaxTensor:
-    """The factor of the scores, in the dtype of `query`."""
+    """The scale of the scores, in the dtype of `query`."""
     dtype = promotion.dtype_of(query)
     if scale is not None:
         return constants.scalar(scale, dtype, query.device)
@@ -34,14 +34,14 @@ def _factor(query: MaxTensor, scale: float | None) -> MaxTensor:
 
 
 def _causal_mask(query: MaxTensor, key: MaxTensor) -> MaxTensor:
-    """[queries, keys] of 0 and -inf: a query sees the keys up to its own place."""
+    """[queries, keys] of 0 and -inf: a query attends to the keys up to its own position."""
     element = ops.slice_tensor(query, [slice(0, 1)] * len(query.shape)).reshape([1])
     outputs = [(promotion.dtype_of(query), [query.shape[-2], key.shape[-2]])]
     return mojo_kernels.call("tmb_causal_mask", [element], outputs)[0]
 
 
 def _additive(mask: MaxTensor, dtype: torch.dtype) -> MaxTensor:
-    """A mask to be added to the scores; in a bool mask, False hides."""
+    """A mask to add to the scores; in a bool mask, False hides a key."""
     if promotion.dtype_of(mask) is not torch.bool:
         return promotion.cast(mask, dtype)
     seen, hidden = (constants.scalar(x, dtype, mask.device) for x in (0.0, -math.inf))
@@ -66,7 +66,7 @@ def _flash(
     is_causal: bool,
     scale: float | None,
 ) -> MaxTensor:
-    """Our kernel: [batch, length, heads, width], key and value may have fewer heads."""
+    """Our kernel, on [batch, length, heads, width]; key and value may have fewer heads."""
     inputs = [ops.permute(x, [0, 2, 1, 3]) for x in (query, key, value)]
     inputs.append(_factor(query, scale).reshape([1]))
     batch, length, heads, _ = inputs[0].shape
@@ -74,7 +74,7 @@ def _flash(
     if mask is None:
         result = mojo_kernels.call("tmb_attention", inputs, outputs, {"causal": is_causal})[0]
     else:
-        # The kernel repeats the other dims itself.
+        # Only the last dim is expanded here; the kernel broadcasts the others.
         sizes: list[Size] = [1] * (4 - len(mask.shape))
         sizes += [*shapes.sizes(mask)[:-1], shapes.size(key.shape[2])]
         inputs.append(shapes.broadcast_to(mask, sizes))
@@ -82,15 +82,15 @@ def _flash(
     return ops.permute(result, [0, 2, 1, 3])
 
 
-def _nothing_visible(mask: MaxTensor) -> MaxTensor:
-    """Which queries a mask leaves without any key, as [..., queries, 1]."""
+def _sees_no_key(mask: MaxTensor) -> MaxTensor:
+    """Which queries the mask leaves without any key, as [..., queries, 1]."""
     last = len(mask.shape) - 1
     hidden = constants.scalar(-math.inf, promotion.dtype_of(mask), mask.device)
     return ops.equal(extremum(mask, [last], keepdim=True, largest=True), hidden)
 
 
 def _repeat_heads(tensor: MaxTensor, query: MaxTensor) -> MaxTensor:
-    """`tensor` with each of its heads repeated until there are as many as in `query`."""
+    """`tensor` with its heads repeated, so that it has as many as `query`."""
     heads, wanted = shapes.size(tensor.shape[-3]), shapes.size(query.shape[-3])
     if shapes.same(heads, wanted):
         return tensor
@@ -103,7 +103,7 @@ def _repeat_heads(tensor: MaxTensor, query: MaxTensor) -> MaxTensor:
     return grouped.reshape([*leading, wanted, length, width])
 
 
-def _turned(tensor: MaxTensor) -> MaxTensor:
+def _transposed(tensor: MaxTensor) -> MaxTensor:
     rank = len(tensor.shape)
     return ops.permute(tensor, [*range(rank - 2), rank - 1, rank - 2])
 
@@ -121,15 +121,11 @@ def _weights(scores: MaxTensor, mask: MaxTensor | None) -> MaxTensor:
     lines = shapes.fold(scores, [last])
     outputs = [(promotion.dtype_of(scores), lines.shape)]
     weights = mojo_kernels.call("tmb_softmax", [lines], outputs, {"logarithm": False})[0]
-    return _without_blind(weights.reshape(scores.shape), mask)
-
-
-def _without_blind(result: MaxTensor, mask: MaxTensor | None) -> MaxTensor:
-    """`result` with zeros for the queries that see no key."""
+    weights = weights.reshape(scores.shape)
     if mask is None:
-        return result
-    zero = constants.scalar(0, promotion.dtype_of(result), result.device)
-    return ops.where(_nothing_visible(mask), zero, result)
+        return weights
+    zero = constants.scalar(0, promotion.dtype_of(weights), weights.device)
+    return ops.where(_sees_no_key(mask), zero, weights)
 
 
 def _attention(
@@ -147,7 +143,7 @@ def _attention(
         result = _flash(query, key, value, mask, is_causal, scale)
     else:
         mask = _mask(query, key, attn_mask, is_causal)
-        seen = None if is_causal else mask  # a causal mask leaves each query its first key
+        seen = None if is_causal else mask  # with a causal mask every query sees the first key
         if len(query.shape) > 2:
             key, value = _repeat_heads(key, query), _repeat_heads(value, query)
         result = product(_weights(_scores(query, key, mask, scale), seen), value)
@@ -207,14 +203,14 @@ def aten__scaled_dot_product_flash_attention_for_cpu_backward(
     mask = _mask(query, key, attn_mask, is_causal)
     scores = _scores(query, key, mask, scale)
     last = len(scores.shape) - 1
-    # The scores' own softmax: the saved logsumexp would bring its rounding with it.
+    # Softmax of the recomputed scores: the saved logsumexp would add its own rounding.
     weights = _weights(scores, None if is_causal else mask)
-    grad_value = product(_turned(weights), grad_out)
+    grad_value = product(_transposed(weights), grad_out)
     grad_weights = product(grad_out, value, transposed=True)
     shared = total(grad_out * out, [last], keepdim=True)
     grad_scores = weights * (grad_weights - shared) * _factor(query, scale)
     grad_query = product(grad_scores, key)
-    grad_key = product(_turned(grad_scores), query)
+    grad_key = product(_transposed(grad_scores), query)
     grads = (grad_query, _sum_heads(grad_key, narrow), _sum_heads(grad_value, narrow))
     grad_query, grad_key, grad_value = (promotion.cast(grad, dtype) for grad in grads)
     return grad_query, grad_key, grad_value
@@ -279,7 +275,7 @@ def aten__transformer_encoder_layer_fwd(
         return aten_linear(hidden, ffn_weight_2, ffn_bias_2)
 
     visible = None
-    if mask is not None:  # True hides, unlike in scaled_dot_product_attention
+    if mask is not None:  # True hides a key, unlike in scaled_dot_product_attention
         visible = ops.logical_not(promotion.cast(mask, torch.bool))
         if mask_type == 1:  # which keys are padding
             visible = visible.reshape([mask.shape[0], 1, 1, mask.shape[1]])
@@ -304,5 +300,5 @@ def aten_scaled_dot_product_attention(
     enable_gqa: bool = False,
 ) -> MaxTensor:
     if dropout_p:
-        raise NotImplementedError("attention with dropout is random: PyTorch decomposes it")
+        raise NotImplementedError("attention with dropout draws random numbers on PyTorch")
     return _attention(query, key, value, attn_mask, is_causal, scale)

@@ -22,11 +22,11 @@ from torch_max_backend.lowering.types import CallInfo, MaxTensor, Size
 aten = torch.ops.aten
 
 MANY_TAPS = 64
-"""Filters with more taps take their gradient from a convolution, not from one slice per tap."""
+"""The gradient of filters with more taps is a convolution, not one slice per tap."""
 
 
 def _ints(values: Sequence[Size], count: int) -> list[int]:
-    """A parameter per spatial dim, where PyTorch lets one number stand for all."""
+    """A parameter per spatial dim; PyTorch allows one number for all of them."""
     numbers = [shapes.static_size(value, "a convolution's parameter") for value in values]
     return numbers * count if len(numbers) == 1 else numbers
 
@@ -43,9 +43,10 @@ def _convolve(
     dilation: Sequence[int],
     spread: Sequence[int] | None = None,
 ) -> MaxTensor:
-    """A convolution; `padding` is (before, after) per spatial dim, negative to leave values out.
+    """A convolution; `padding` is (before, after) per spatial dim, where negative values crop.
 
-    `spread`: the input has `spread - 1` zeros between its neighbours. The sizes tell the groups.
+    The input is read with `spread - 1` zeros between its elements. The number of groups follows
+    from the sizes.
     """
     batch, inputs, *size = shapes.sizes(x)
     outputs, channels, *window = shapes.sizes(weight)
@@ -84,7 +85,7 @@ def _transposed(
     output_padding: Sequence[int],
     groups: int,
 ) -> MaxTensor:
-    """A transposed convolution: that of the spread input with the mirrored filters."""
+    """A transposed convolution: a convolution of the spread input with the mirrored filters."""
     spatial = x.rank - 2
     inputs, outputs, *window = shapes.static_sizes(weight, "the filter of a convolution")
     split = ops.reshape(weight, [groups, inputs // groups, outputs, *window])
@@ -151,15 +152,15 @@ def _weight_gradient_by_convolution(
     dilation: Sequence[int],
     groups: int,
 ) -> MaxTensor:
-    """The same for big filters: batch and channels change places, and so do stride and dilation."""
+    """The same for large filters: swaps batch and channels, and stride and dilation."""
     spatial = len(window)
     batch, inputs, *size = shapes.sizes(x)
     inputs = shapes.static_size(inputs, "the filter of a convolution")
     grouped = ops.reshape(x, [batch, groups, inputs // groups, *size])
-    turned = ops.permute(grouped, [2, 1, 0, *range(3, 3 + spatial)])
-    turned = ops.reshape(turned, [inputs // groups, shapes.numel([groups, batch]), *size])
+    swapped = ops.permute(grouped, [2, 1, 0, *range(3, 3 + spatial)])
+    swapped = ops.reshape(swapped, [inputs // groups, shapes.numel([groups, batch]), *size])
     filters = ops.permute(grad, [1, 0, *range(2, grad.rank)])
-    result = _convolve(turned, filters, dilation, _pairs(padding), stride)
+    result = _convolve(swapped, filters, dilation, _pairs(padding), stride)
     for dim, taps in enumerate(window, start=2):
         result = slice_dim(result, dim, 0, taps)
     return ops.permute(result, [1, 0, *range(2, result.rank)])
@@ -183,7 +184,7 @@ def aten_convolution(
     shape, dtype = list(call.output.shape), call.output.dtype
     if 0 in shape:
         return constants.full(shape, 0, dtype, call.device)
-    if 0 in shapes.sizes(input):  # no channels: nothing but the bias
+    if 0 in shapes.sizes(input):  # without channels only the bias is left
         result = constants.full(shape, 0, dtype, call.device)
     else:
         spatial = input.rank - 2
@@ -236,7 +237,7 @@ def aten_convolution_backward(
         if transposed:
             results[0] = _convolve(grad, filters, steps, _pairs(pads), gaps)
         else:
-            # What the forward pass left over at the end of each dim.
+            # What the forward pass did not read at the end of each dim.
             rest = [
                 shapes.static_size(size + 2 * p - d * (k - 1) - 1 - (out - 1) * s, "the gradient")
                 for size, out, k, s, p, d in zip(
@@ -266,6 +267,6 @@ def aten_convolution_backward(
 
 
 def _rows(tensor: MaxTensor) -> MaxTensor:
-    """All but the first dim as one."""
+    """All dims but the first merged into one."""
     first, *others = shapes.sizes(tensor)
     return ops.reshape(tensor, [first, shapes.numel(others)])

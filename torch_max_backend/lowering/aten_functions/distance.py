@@ -1,4 +1,4 @@
-"""Distances between rows: _cdist_forward, _pdist_forward."""
+"""Distances between rows. Sorted by ATen name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def aten__cdist_forward(
 ) -> MaxTensor:
     if 0 in call.output.shape or shapes.sizes(x1)[-1] == 0:
         return constants.full(call.output.shape, 0, call.output.dtype, call.device)
-    # PyTorch's matmul form of p = 2 is faster for many rows, and less exact: this is the exact one.
+    # PyTorch's matmul form of p = 2 is faster for many rows but less exact: this is the exact form.
     difference = ops.unsqueeze(x1, -2) - ops.unsqueeze(x2, -3)
     return aten_linalg_vector_norm(difference, p, [-1], call=call)
 

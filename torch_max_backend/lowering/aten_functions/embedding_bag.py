@@ -1,4 +1,4 @@
-"""Sums, means and maxima of embeddings: _embedding_bag."""
+"""Sums, means and maxima of bags of embeddings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def aten__embedding_bag(
     call: CallInfo,
 ) -> tuple[MaxTensor | None, ...]:
     if call.used_outputs - {0}:
-        raise NotImplementedError("what the gradient of embedding_bag needs")
+        raise NotImplementedError("only the first output of embedding_bag is lowered")
     bags, width = call.output.shape
     dtype = call.output.dtype
     empty = constants.full([bags, width], 0, dtype, call.device)
@@ -50,7 +50,7 @@ def aten__embedding_bag(
     [found] = mojo_kernels.call("tmb_searchsorted", [starts, places], wanted, {"right": True})
     bag = ops.reshape(found, [count]) - constants.scalar(1, torch.int64, call.device)
     target, spare = empty, padding_idx >= 0
-    if spare:  # padding goes to a bag of its own, which is cut off
+    if spare:  # padding goes to an extra last bag, which is cut off
         target = constants.full([shapes.size(bags + 1), width], 0, dtype, call.device)
         padding = constants.scalar(padding_idx, torch.int64, call.device)
         last = constants.scalar(bags, torch.int64, call.device)

@@ -1,4 +1,4 @@
-"""Histograms: how many elements fall into which bin."""
+"""Histograms: the number of elements in each bin."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def aten_histc(
         first, last = (torch.tensor(value, dtype=dtype) for value in (min, max))
         span = number((last - first).item())
     x = ops.reshape(self, [count])
-    # In PyTorch's order, so that what lies on an edge is rounded into the same bin.
+    # In PyTorch's order of operations, so that values on an edge are rounded into the same bin.
     place = mojo_kernels.divide(ops.mul(ops.sub(x, low), number(bins)), span)
     inside = ops.logical_and(ops.greater_equal(x, low), ops.greater_equal(high, x))
     place = ops.min(promotion.cast(ops.where(inside, place, number(0)), torch.int64), bins - 1)

@@ -1,4 +1,4 @@
-"""Indexing: ATen ops that read or write at positions given by tensors. Sorted by ATen name."""
+"""Ops that read or write at positions given by tensors. Sorted by ATen name."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from torch_max_backend.lowering.aten_functions.shape import (
     strided_positions,
     take_dim,
 )
+from torch_max_backend.lowering.on_torch import NEEDS_SHAPES
 from torch_max_backend.lowering.registry import map_to
 from torch_max_backend.lowering.types import CallInfo, MaxTensor, Scalar, Size
 
@@ -35,13 +36,13 @@ def _not_negative(index: MaxTensor, size: Size) -> MaxTensor:
     return ops.where(ops.greater_equal(index, zero), index, index + _number(size, index))
 
 
-def _line(tensor: MaxTensor) -> MaxTensor:
+def _flat(tensor: MaxTensor) -> MaxTensor:
     """The tensor as one dim; 0-d becomes one element."""
     return ops.reshape(tensor, [shapes.numel(tensor.shape)])
 
 
 def _flat_position(index: MaxTensor, dim: int, shape: Sequence[Size]) -> MaxTensor:
-    """Where `gather` and `scatter` with `index` at `dim` reach in a flat tensor of `shape`."""
+    """The positions of `gather` and `scatter` with `index` at `dim` in a flat tensor of `shape`."""
     position = promotion.cast(index, torch.int64)
     stride: Size = 1
     total: MaxTensor | None = None
@@ -64,7 +65,7 @@ def _masked(indices: Indices) -> bool:
 
 
 class _Plan:
-    """How advanced indexing sees a tensor: the indexed dims first, folded into one."""
+    """Advanced indexing of a tensor, seen with its indexed dims first and merged into one."""
 
     def __init__(self, tensor: MaxTensor, indices: Indices) -> None:
         self.dims = [dim for dim, index in enumerate(indices) if index is not None]
@@ -73,7 +74,7 @@ class _Plan:
         self.shape = shapes.sizes(tensor)
         adjacent = self.dims == list(range(self.dims[0], self.dims[-1] + 1))
         # Where the dims of the index go in the result: in place of the indexed dims if those are
-        # next to each other, in front of all otherwise.
+        # adjacent, else in front of all others.
         self.place = self.dims[0] if adjacent else 0
         whole = [
             _not_negative(index, self.shape[dim])
@@ -84,7 +85,7 @@ class _Plan:
         for dim, index in zip(self.dims[1:], whole[1:], strict=True):
             position = position * _number(self.shape[dim], index) + index
         self.index_shape = shapes.sizes(position)
-        self.position = _line(position)
+        self.position = _flat(position)
         self.count = shapes.numel(self.index_shape)
         self.rest_shape = [self.shape[dim] for dim in self.rest]
 
@@ -133,20 +134,22 @@ class _Plan:
 def _put_masked(
     self: MaxTensor, indices: Indices, values: MaxTensor, accumulate: bool
 ) -> MaxTensor:
-    """`self[mask] = values` without ever knowing how many elements that are."""
+    """`self[mask] = values`, for which the number of True elements need not be known."""
     given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
     if len(given) != 1:
-        raise UnsupportedOpError("index_put with a mask beside other indices")
+        raise UnsupportedOpError("index_put with a mask and other indices is not supported")
     dim, mask = given[0]
     mask = promotion.cast(mask, torch.bool)
     shape = shapes.sizes(self)
     rest = len(shape) - dim - mask.rank
     aligned = ops.reshape(mask, [*([1] * dim), *shapes.sizes(mask), *([1] * rest)])
     if dim and values.rank > rest:
-        raise UnsupportedOpError("index_put with a mask behind other dims and a value per row")
+        raise UnsupportedOpError(
+            "index_put with a mask that does not begin at dim 0, and a value per row, is not supported"
+        )
     if values.rank > rest and shapes.size(values.shape[0]) != 1:
         # The k-th True takes the k-th row.
-        count = _line(promotion.cast(mask, torch.int64))
+        count = _flat(promotion.cast(mask, torch.int64))
         row = ops.max(ops.cumsum(count, 0) - _number(1, self), _number(0, self))
         rows = take_dim(values, 0, row)
         tail = [1] * (rest + 1 - values.rank)
@@ -162,7 +165,7 @@ def _put_masked(
 
 
 def _wide(tensor: MaxTensor) -> MaxTensor:
-    """A dtype in which MAX adds, multiplies and compares: bool counts, 16 bits round too early."""
+    """`tensor` in a dtype to accumulate in: int32 for bool, float32 for 16-bit floats."""
     if tensor.dtype == DType.bool:
         return promotion.cast(tensor, torch.int32)
     return promotion.opmath(tensor)
@@ -180,10 +183,10 @@ def aten_as_strided_scatter(
     _, sizes, positions = strided_positions(self, size, stride, storage_offset)
     if 0 in sizes:
         return self
-    updates = promotion.cast(_line(src), promotion.dtype_of(self))
-    # Known positions: to look for negative ones would be an expression of constants, which MAX
-    # compiles a program for.
-    flat = ops.scatter_nd(_line(self), updates, ops.reshape(positions, [-1, 1]))
+    updates = promotion.cast(_flat(src), promotion.dtype_of(self))
+    # The positions are known not to be negative: a check for that would be an expression of
+    # constants, for which MAX compiles a program.
+    flat = ops.scatter_nd(_flat(self), updates, ops.reshape(positions, [-1, 1]))
     return ops.reshape(flat, self.shape)
 
 
@@ -196,10 +199,10 @@ def aten_embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> MaxTensor:
-    # The padding index and the scale only matter to the gradient.
+    # The padding index and the scale only matter for the gradient.
     if indices.rank:
         return ops.gather(weight, indices, 0)
-    return ops.reshape(ops.gather(weight, _line(indices), 0), shapes.sizes(weight)[1:])
+    return ops.reshape(ops.gather(weight, _flat(indices), 0), shapes.sizes(weight)[1:])
 
 
 # embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor
@@ -214,7 +217,7 @@ def aten_embedding_dense_backward(
     call: CallInfo,
 ) -> MaxTensor:
     width = shapes.size(grad_output.shape[-1])
-    row = _line(promotion.cast(indices, torch.int64))
+    row = _flat(promotion.cast(indices, torch.int64))
     count = shapes.size(row.shape[0])
     grad = promotion.opmath(reshape(grad_output, [count, width]))
     dtype = promotion.dtype_of(grad)
@@ -240,10 +243,10 @@ def aten_gather(
     if 0 in shapes.sizes(index):
         return constants.full(index.shape, 0, promotion.dtype_of(self), self.device)
     if not self.rank or not index.rank:
-        taken = take_dim(_line(self), 0, promotion.cast(_line(index), torch.int64))
+        taken = take_dim(_flat(self), 0, promotion.cast(_flat(index), torch.int64))
         return ops.reshape(taken, index.shape)
     position = _flat_position(index, shapes.dim(dim, self.rank), shapes.sizes(self))
-    return ops.reshape(take_dim(_line(self), 0, _line(position)), index.shape)
+    return ops.reshape(take_dim(_flat(self), 0, _flat(position)), index.shape)
 
 
 # index.Tensor(Tensor self, Tensor?[] indices) -> Tensor
@@ -253,8 +256,8 @@ def aten_gather(
 def aten_index(self: MaxTensor, indices: list[MaxTensor | None], *, call: CallInfo) -> MaxTensor:
     if _masked(indices):
         raise UnsupportedOpError(
-            "indexing with a mask gives a tensor whose size depends on the data; "
-            "torch.where keeps the size"
+            f"the output shape of indexing with a mask {NEEDS_SHAPES}; "
+            "torch.where keeps the input's shape"
         )
     if 0 in call.output.shape:
         return constants.full(call.output.shape, 0, call.output.dtype, self.device)
@@ -306,7 +309,7 @@ def aten_index_reduce(
 ) -> MaxTensor:
     if not self.shape:  # one element: as a vector of one
         lines = aten_index_reduce(
-            _line(self), 0, _line(index), _line(source), reduce, include_self=include_self
+            _flat(self), 0, _flat(index), _flat(source), reduce, include_self=include_self
         )
         return ops.reshape(lines, [])
     dim = shapes.dim(dim, self.rank)
@@ -319,10 +322,10 @@ def aten_index_reduce(
 @map_to(aten.index_select)
 def aten_index_select(self: MaxTensor, dim: int, index: MaxTensor) -> MaxTensor:
     if not self.rank:
-        return ops.reshape(take_dim(_line(self), 0, _line(index)), [])
+        return ops.reshape(take_dim(_flat(self), 0, _flat(index)), [])
     if shapes.numel(index.shape) == 0:
         return slice_dim(self, shapes.dim(dim, self.rank), 0, 0)
-    return take_dim(self, shapes.dim(dim, self.rank), _line(index))
+    return take_dim(self, shapes.dim(dim, self.rank), _flat(index))
 
 
 # masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor
@@ -334,10 +337,10 @@ def aten_masked_scatter(
     self, mask = shapes.broadcast_to(self, shape), shapes.broadcast_to(mask, shape)
     if shapes.numel(source.shape) == 0 or 0 in shape:
         return self
-    # The k-th True takes the k-th element; how many there are need not be known.
-    taken = ops.cumsum(_line(promotion.cast(mask, torch.int64)), 0) - _number(1, self)
+    # The k-th True takes the k-th element; the number of True elements need not be known.
+    taken = ops.cumsum(_flat(promotion.cast(mask, torch.int64)), 0) - _number(1, self)
     position = ops.max(taken, _number(0, self))
-    values = ops.reshape(take_dim(_line(source), 0, position), list(shape))
+    values = ops.reshape(take_dim(_flat(source), 0, position), list(shape))
     return ops.where(mask, values, self)
 
 
@@ -347,12 +350,12 @@ def aten_masked_scatter_backward(
     grad_output: MaxTensor, mask: MaxTensor, sizes: list[Size], *, call: CallInfo
 ) -> MaxTensor:
     count = shapes.numel(sizes)
-    mask = _line(shapes.broadcast_to(mask, grad_output.shape))
+    mask = _flat(shapes.broadcast_to(mask, grad_output.shape))
     taken = ops.cumsum(promotion.cast(mask, torch.int64), 0) - _number(1, grad_output)
-    # What was not replaced goes behind the last element, and is cut off.
+    # What was not replaced goes to an extra last element, which is cut off.
     position = ops.where(mask, taken, _number(count, grad_output))
     zeros = constants.full([shapes.size(count + 1)], 0, call.output.dtype, call.device)
-    found = ops.scatter_nd(zeros, _line(grad_output), ops.unsqueeze(position, 1))
+    found = ops.scatter_nd(zeros, _flat(grad_output), ops.unsqueeze(position, 1))
     return ops.reshape(slice_dim(found, 0, 0, count), list(sizes))
 
 
@@ -363,7 +366,7 @@ def aten_put(
 ) -> MaxTensor:
     if shapes.numel(index.shape) == 0:
         return self
-    flat = aten_index_put(_line(self), [_line(index)], _line(source), accumulate)
+    flat = aten_index_put(_flat(self), [_flat(index)], _flat(source), accumulate)
     return ops.reshape(flat, self.shape)
 
 
@@ -373,12 +376,12 @@ Scatter = Callable[..., MaxTensor]
 def _scatter(
     self: MaxTensor, dim: int, index: MaxTensor, src: MaxTensor, scatter: Scatter
 ) -> MaxTensor:
-    """MAX's `scatter` for any rank; of `src`, only what has an index."""
+    """MAX's `scatter` for any rank; elements of `src` beyond the shape of `index` are ignored."""
     if 0 in shapes.sizes(index):
         return self
     dim = shapes.dim(dim, self.rank)
     if not self.rank:
-        result = scatter(_line(self), _line(src), _line(index), 0)
+        result = scatter(_flat(self), _flat(src), _flat(index), 0)
         return ops.reshape(result, [])
     if src.rank:
         for axis, size in enumerate(shapes.sizes(index)):
@@ -451,19 +454,19 @@ def aten_scatter_reduce(
     zeros = constants.full(self.shape, 0, torch.int32, self.device)
     ones = constants.full(index.shape, 1, torch.int32, self.device)
     if not include_self:
-        # What is written to starts from the reduction's neutral element.
+        # Elements that are written to start from the reduction's neutral element.
         touched = promotion.cast(counted(zeros, ones), torch.bool)
         neutral = constants.full(self.shape, _neutral(reduce, dtype), dtype, self.device)
         target = ops.where(touched, neutral, target)
     result = _scatter(target, dim, index, updates, _REDUCTIONS[reduce])
     if reduce in ("amax", "amin") and dtype.is_floating_point:
-        # MAX's maximum drops NaN; PyTorch lets it win.
-        spoilt = counted(
+        # MAX's maximum drops NaN; PyTorch's returns it.
+        nans = counted(
             promotion.cast(ops.is_nan(target), torch.int32),
             promotion.cast(ops.is_nan(updates), torch.int32),
         )
         nan = constants.full(self.shape, float("nan"), dtype, self.device)
-        result = ops.where(promotion.cast(spoilt, torch.bool), nan, result)
+        result = ops.where(promotion.cast(nans, torch.bool), nan, result)
     if reduce == "mean":
         own = constants.full(self.shape, int(include_self), torch.int32, self.device)
         counts = counted(own, ones)
@@ -490,9 +493,9 @@ def _neutral(reduce: str, dtype: torch.dtype) -> Scalar:
 # take(Tensor self, Tensor index) -> Tensor
 @map_to(aten.take.default)
 def aten_take(self: MaxTensor, index: MaxTensor) -> MaxTensor:
-    # PyTorch's decomposition reads the value of an index of rank 0.
+    # PyTorch's decomposition reads the value of a 0-d index, which a graph cannot.
     if 0 in shapes.sizes(index):
         return constants.full(index.shape, 0, promotion.dtype_of(self), self.device)
-    flat = _line(self)
-    position = _not_negative(_line(index), shapes.size(flat.shape[0]))
+    flat = _flat(self)
+    position = _not_negative(_flat(index), shapes.size(flat.shape[0]))
     return ops.reshape(take_dim(flat, 0, position), index.shape)

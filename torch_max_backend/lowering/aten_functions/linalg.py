@@ -1,7 +1,7 @@
-"""Factorisations of dense matrices and what is computed from them. Sorted by ATen name.
+"""Factorizations of dense matrices, and solvers that use them. Sorted by ATen name.
 
-The kernels work on [batch, rows, columns]. PyTorch's own errors on singular matrices depend on
-values and cannot be raised from a graph: results are then inf or NaN, as in the `_ex` variants.
+The kernels work on [batch, rows, columns]. PyTorch's errors on singular matrices depend on data and
+cannot be raised from a graph: results are then inf or NaN, as in the `_ex` variants.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ aten = torch.ops.aten
 
 
 def empty_output(meta: OutputMeta | None, call: CallInfo, value: float = 0) -> MaxTensor:
-    """An output that has no elements, or is all `value`."""
+    """An output filled with `value`, mostly one without elements."""
     assert meta is not None
     return constants.full(meta.shape, value, meta.dtype, call.device)
 
@@ -32,13 +32,13 @@ def _is_empty(*tensors: MaxTensor) -> bool:
     return any(size == 0 for tensor in tensors for size in shapes.sizes(tensor))
 
 
-def _refuse_check(check_errors: bool) -> None:
+def _reject_check_errors(check_errors: bool) -> None:
     if check_errors:
-        raise UnsupportedOpError("check_errors=True raises an error that depends on values")
+        raise UnsupportedOpError("with check_errors=True it raises errors that depend on data")
 
 
 def stacked(x: MaxTensor, batch: Sequence[Size] | None = None) -> MaxTensor:
-    """The matrices of `x`, expanded to `batch` many, as [batch, rows, columns]."""
+    """The matrices of `x`, expanded to the batch dims `batch`, as [batch, rows, columns]."""
     *own, rows, columns = shapes.sizes(x)
     if batch is not None:
         x = shapes.broadcast_to(x, [*batch, rows, columns])
@@ -60,7 +60,7 @@ def _identity(count: Size, size: Size, like: MaxTensor) -> MaxTensor:
 
 def _lu(x: MaxTensor, pivot: bool = True) -> tuple[MaxTensor, MaxTensor, MaxTensor]:
     """LU, pivots and info of [batch, rows, columns]."""
-    batch, rows, columns = shapes.static_sizes(x, "a factorisation")
+    batch, rows, columns = shapes.static_sizes(x, "a factorization")
     outputs = [
         (promotion.dtype_of(x), [batch, rows, columns]),
         (torch.int32, [batch, min(rows, columns)]),
@@ -79,7 +79,7 @@ def _permuted(x: MaxTensor, pivots: MaxTensor, *, inverse: bool) -> MaxTensor:
 def _solve_triangular(
     a: MaxTensor, b: MaxTensor, *, upper: bool, unit: bool = False, transpose: bool = False
 ) -> MaxTensor:
-    """X of A X = B, or of its transposed A, for [batch, n, n] and [batch, n, k]."""
+    """The solution X of A X = B, or of A' X = B, for [batch, n, n] and [batch, n, k]."""
     if transpose:
         a, upper = transposed(a), not upper
     outputs = [(promotion.dtype_of(b), shapes.sizes(b))]
@@ -88,7 +88,7 @@ def _solve_triangular(
 
 
 def _lu_solve(lu: MaxTensor, pivots: MaxTensor, b: MaxTensor, *, transpose: bool) -> MaxTensor:
-    """X of A X = B where A is P L U; of its transposed A, U' L' P' X = B."""
+    """The solution X of A X = B with A = P L U, or of A' X = U' L' P' X = B."""
     if transpose:
         b = _solve_triangular(lu, b, upper=True, transpose=True)
         b = _solve_triangular(lu, b, upper=False, unit=True, transpose=True)
@@ -107,13 +107,110 @@ def _cholesky(self: MaxTensor, upper: bool) -> tuple[MaxTensor, MaxTensor]:
     return reshape(factor, self.shape), reshape(info, shapes.sizes(self)[:-2])
 
 
+def _sign_and_diagonal(lu: MaxTensor, pivots: MaxTensor) -> tuple[MaxTensor, MaxTensor]:
+    """The sign of the permutation, and the diagonal of U."""
+    batch, n, _ = shapes.static_sizes(lu, "a determinant")
+    places = constants.constant(torch.arange(n) * (n + 1), torch.int64, lu.device)
+    diagonal = take_dim(reshape(lu, [batch, n * n]), 1, places)
+    own = constants.constant(torch.arange(1, n + 1), torch.int32, lu.device)
+    swapped = ops.logical_not(ops.equal(pivots, reshape(own, [1, n])))
+    swaps = aten_sum(promotion.cast(swapped, torch.int64), [1])
+    two = constants.scalar(2, torch.int64, lu.device)
+    odd = promotion.cast(mojo_kernels.elementwise("tmb_remainder", swaps, two), torch.bool)
+    dtype = promotion.dtype_of(lu)
+    one, minus = (constants.scalar(value, dtype, lu.device) for value in (1, -1))
+    return ops.where(odd, minus, one), diagonal
+
+
+# _linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)
+@map_to(aten._linalg_det, needs_call=True)
+def aten__linalg_det(A: MaxTensor, *, call: CallInfo) -> tuple[MaxTensor, MaxTensor, MaxTensor]:
+    result, factors, places = call.outputs
+    assert result is not None and factors is not None and places is not None
+    if _is_empty(A):
+        return (
+            empty_output(result, call, 1),
+            empty_output(factors, call),
+            empty_output(places, call),
+        )
+    lu, pivots, _ = _lu(stacked(A))
+    sign, diagonal = _sign_and_diagonal(lu, pivots)
+    det = ops.mul(sign, aten_prod(diagonal, 1))
+    return reshape(det, result.shape), reshape(lu, factors.shape), reshape(pivots, places.shape)
+
+
+# _linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)
+@map_to(aten._linalg_slogdet, needs_call=True)
+def aten__linalg_slogdet(
+    A: MaxTensor, *, call: CallInfo
+) -> tuple[MaxTensor, MaxTensor, MaxTensor, MaxTensor]:
+    signs, logs, factors, places = call.outputs
+    assert signs is not None and logs is not None and factors is not None and places is not None
+    if _is_empty(A):
+        empty = (empty_output(factors, call), empty_output(places, call))
+        return empty_output(signs, call, 1), empty_output(logs, call), *empty
+    lu, pivots, _ = _lu(stacked(A))
+    sign, diagonal = _sign_and_diagonal(lu, pivots)
+    zero = constants.scalar(0, promotion.dtype_of(lu), lu.device)
+    up, down = (
+        promotion.cast(side, promotion.dtype_of(lu))
+        for side in (ops.greater(diagonal, zero), ops.greater(zero, diagonal))
+    )
+    sign = ops.mul(sign, aten_prod(ops.sub(up, down), 1))
+    log = aten_sum(mojo_kernels.elementwise("tmb_log", ops.abs(diagonal)), [1])
+    return (
+        reshape(sign, signs.shape),
+        reshape(log, logs.shape),
+        reshape(lu, factors.shape),
+        reshape(pivots, places.shape),
+    )
+
+
+# _linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)
+@map_to(aten._linalg_solve_ex, needs_call=True)
+def aten__linalg_solve_ex(
+    A: MaxTensor,
+    B: MaxTensor,
+    *,
+    left: bool = True,
+    check_errors: bool = False,
+    call: CallInfo,
+) -> tuple[MaxTensor, MaxTensor, MaxTensor, MaxTensor]:
+    _reject_check_errors(check_errors)
+    result, factors, places, infos = call.outputs
+    assert result is not None and factors is not None and places is not None and infos is not None
+    if _is_empty(A) or 0 in result.shape:
+        rest = (empty_output(factors, call), empty_output(places, call), empty_output(infos, call))
+        return empty_output(result, call), *rest
+    lu, pivots, info = _lu(stacked(A))
+    # PyTorch's rule for whether B holds vectors: one right-hand side per matrix.
+    vector = len(B.shape) == 1 or shapes.sizes(B) == shapes.sizes(A)[:-1]
+    right = reshape(B, [*B.shape, 1]) if vector else B
+    right = right if left else transposed(right)
+    outer, n = shapes.sizes(A)[:-2], A.shape[-1]
+    batch = shapes.broadcast_shapes(outer, shapes.sizes(right)[:-2])
+    wide = shapes.broadcast_to(reshape(pivots, [*outer, n]), [*batch, n])
+    solution = _lu_solve(
+        stacked(reshape(lu, [*outer, n, n]), batch),
+        reshape(wide, [shapes.numel(batch), n]),
+        stacked(right, batch),
+        transpose=not left,
+    )
+    return (
+        reshape(solution if left else transposed(solution), result.shape),
+        reshape(lu, factors.shape),
+        reshape(pivots, places.shape),
+        reshape(info, infos.shape),
+    )
+
+
 # cholesky(Tensor self, bool upper=False) -> Tensor
 @map_to(aten.cholesky)
 def aten_cholesky(self: MaxTensor, upper: bool = False) -> MaxTensor:
     if _is_empty(self):
         return self
     factor, info = _cholesky(self, upper)
-    # PyTorch raises where the matrix is not positive definite; a graph cannot, so it is all NaN.
+    # PyTorch raises if a matrix is not positive definite; a graph cannot, so the result is NaN.
     good = ops.equal(info, constants.scalar(0, torch.int32, self.device))
     shape = [*info.shape, 1, 1]
     nan = constants.scalar(float("nan"), promotion.dtype_of(self), self.device)
@@ -156,42 +253,10 @@ def aten_cholesky_solve(
 def aten_linalg_cholesky_ex(
     self: MaxTensor, *, upper: bool = False, check_errors: bool = False, call: CallInfo
 ) -> tuple[MaxTensor, MaxTensor]:
-    _refuse_check(check_errors)
+    _reject_check_errors(check_errors)
     if _is_empty(self):
         return self, empty_output(call.outputs[1], call)
     return _cholesky(self, upper)
-
-
-def _sign_and_diagonal(lu: MaxTensor, pivots: MaxTensor) -> tuple[MaxTensor, MaxTensor]:
-    """The sign of the permutation, and the diagonal of U."""
-    batch, n, _ = shapes.static_sizes(lu, "a determinant")
-    places = constants.constant(torch.arange(n) * (n + 1), torch.int64, lu.device)
-    diagonal = take_dim(reshape(lu, [batch, n * n]), 1, places)
-    own = constants.constant(torch.arange(1, n + 1), torch.int32, lu.device)
-    swapped = ops.logical_not(ops.equal(pivots, reshape(own, [1, n])))
-    swaps = aten_sum(promotion.cast(swapped, torch.int64), [1])
-    two = constants.scalar(2, torch.int64, lu.device)
-    odd = promotion.cast(mojo_kernels.elementwise("tmb_remainder", swaps, two), torch.bool)
-    dtype = promotion.dtype_of(lu)
-    one, minus = (constants.scalar(value, dtype, lu.device) for value in (1, -1))
-    return ops.where(odd, minus, one), diagonal
-
-
-# _linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)
-@map_to(aten._linalg_det, needs_call=True)
-def aten__linalg_det(A: MaxTensor, *, call: CallInfo) -> tuple[MaxTensor, MaxTensor, MaxTensor]:
-    result, factors, places = call.outputs
-    assert result is not None and factors is not None and places is not None
-    if _is_empty(A):
-        return (
-            empty_output(result, call, 1),
-            empty_output(factors, call),
-            empty_output(places, call),
-        )
-    lu, pivots, _ = _lu(stacked(A))
-    sign, diagonal = _sign_and_diagonal(lu, pivots)
-    det = ops.mul(sign, aten_prod(diagonal, 1))
-    return reshape(det, result.shape), reshape(lu, factors.shape), reshape(pivots, places.shape)
 
 
 # linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)
@@ -199,7 +264,7 @@ def aten__linalg_det(A: MaxTensor, *, call: CallInfo) -> tuple[MaxTensor, MaxTen
 def aten_linalg_inv_ex(
     A: MaxTensor, *, check_errors: bool = False, call: CallInfo
 ) -> tuple[MaxTensor, MaxTensor]:
-    _refuse_check(check_errors)
+    _reject_check_errors(check_errors)
     if _is_empty(A):
         return A, empty_output(call.outputs[1], call)
     lu, pivots, info = _lu(stacked(A))
@@ -221,7 +286,7 @@ def aten_linalg_lu(
 def _unpack(
     lu: MaxTensor, pivots: MaxTensor | None, call: CallInfo
 ) -> tuple[MaxTensor, MaxTensor, MaxTensor]:
-    """P, L and U in the shapes that PyTorch says; an identity for P where nothing was swapped."""
+    """P, L and U in PyTorch's shapes; without `pivots`, P is the identity."""
     p, lower, upper = call.outputs
     assert p is not None and lower is not None and upper is not None
     k = min(*shapes.static_sizes(lu, "unpacking")[-2:])
@@ -251,7 +316,7 @@ def _unpack(
 def aten_linalg_lu_factor_ex(
     A: MaxTensor, *, pivot: bool = True, check_errors: bool = False, call: CallInfo
 ) -> tuple[MaxTensor, MaxTensor, MaxTensor]:
-    _refuse_check(check_errors)
+    _reject_check_errors(check_errors)
     _, places, infos = call.outputs
     assert places is not None and infos is not None
     if _is_empty(A):
@@ -280,71 +345,6 @@ def aten_linalg_lu_solve(
     b = stacked(B if left else transposed(B), batch)
     solution = _lu_solve(stacked(LU, batch), places, b, transpose=adjoint == left)
     return reshape(solution if left else transposed(solution), call.output.shape)
-
-
-# _linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)
-@map_to(aten._linalg_slogdet, needs_call=True)
-def aten__linalg_slogdet(
-    A: MaxTensor, *, call: CallInfo
-) -> tuple[MaxTensor, MaxTensor, MaxTensor, MaxTensor]:
-    signs, logs, factors, places = call.outputs
-    assert signs is not None and logs is not None and factors is not None and places is not None
-    if _is_empty(A):
-        empty = (empty_output(factors, call), empty_output(places, call))
-        return empty_output(signs, call, 1), empty_output(logs, call), *empty
-    lu, pivots, _ = _lu(stacked(A))
-    sign, diagonal = _sign_and_diagonal(lu, pivots)
-    zero = constants.scalar(0, promotion.dtype_of(lu), lu.device)
-    up, down = (
-        promotion.cast(side, promotion.dtype_of(lu))
-        for side in (ops.greater(diagonal, zero), ops.greater(zero, diagonal))
-    )
-    sign = ops.mul(sign, aten_prod(ops.sub(up, down), 1))
-    log = aten_sum(mojo_kernels.elementwise("tmb_log", ops.abs(diagonal)), [1])
-    return (
-        reshape(sign, signs.shape),
-        reshape(log, logs.shape),
-        reshape(lu, factors.shape),
-        reshape(pivots, places.shape),
-    )
-
-
-# _linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)
-@map_to(aten._linalg_solve_ex, needs_call=True)
-def aten__linalg_solve_ex(
-    A: MaxTensor,
-    B: MaxTensor,
-    *,
-    left: bool = True,
-    check_errors: bool = False,
-    call: CallInfo,
-) -> tuple[MaxTensor, MaxTensor, MaxTensor, MaxTensor]:
-    _refuse_check(check_errors)
-    result, factors, places, infos = call.outputs
-    assert result is not None and factors is not None and places is not None and infos is not None
-    if _is_empty(A) or 0 in result.shape:
-        rest = (empty_output(factors, call), empty_output(places, call), empty_output(infos, call))
-        return empty_output(result, call), *rest
-    lu, pivots, info = _lu(stacked(A))
-    # One right-hand side per matrix, in PyTorch's own reading of the shapes.
-    vector = len(B.shape) == 1 or shapes.sizes(B) == shapes.sizes(A)[:-1]
-    right = reshape(B, [*B.shape, 1]) if vector else B
-    right = right if left else transposed(right)
-    outer, n = shapes.sizes(A)[:-2], A.shape[-1]
-    batch = shapes.broadcast_shapes(outer, shapes.sizes(right)[:-2])
-    wide = shapes.broadcast_to(reshape(pivots, [*outer, n]), [*batch, n])
-    solution = _lu_solve(
-        stacked(reshape(lu, [*outer, n, n]), batch),
-        reshape(wide, [shapes.numel(batch), n]),
-        stacked(right, batch),
-        transpose=not left,
-    )
-    return (
-        reshape(solution if left else transposed(solution), result.shape),
-        reshape(lu, factors.shape),
-        reshape(pivots, places.shape),
-        reshape(info, infos.shape),
-    )
 
 
 # linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor

@@ -15,11 +15,11 @@ aten = torch.ops.aten
 
 
 def product(left: MaxTensor, right: MaxTensor, *, transposed: bool = False) -> MaxTensor:
-    """`left @ right` of matrices or broadcast batches of them; 16-bit floats add up in float32.
+    """`left @ right` of matrices or broadcast batches of them; accumulates 16-bit floats in float32.
 
-    `transposed`: the last two dims of `right` are stored the other way round.
+    `transposed`: `left @ right.mT` instead.
     """
-    # MAX's own matmul costs a Module as much compile time as all else that is in a small one.
+    # Not MAX's matmul, which takes as long to compile as everything else in a small Module.
     dtype = promotion.dtype_of(left)
     left = promotion.opmath(left)  # the kernel widens the right operand as it reads it
     m = shapes.sizes(left)[-2]
@@ -36,7 +36,7 @@ def product(left: MaxTensor, right: MaxTensor, *, transposed: bool = False) -> M
 
 
 def _as_batch(matrices: MaxTensor, batch: Sequence[shapes.Size]) -> MaxTensor:
-    """[batch, rows, columns], the batch as one dim; of size 1 if all share the same matrix."""
+    """[batch, rows, columns] with the batch dims merged, or of size 1 for a single matrix."""
     *own, rows, columns = shapes.sizes(matrices)
     if all(size == 1 for size in own):
         return matrices.reshape([1, rows, columns])
@@ -52,9 +52,9 @@ def _scaled(tensor: MaxTensor, factor: Scalar) -> MaxTensor:
 
 def _add(self: MaxTensor, product: MaxTensor, beta: Scalar, alpha: Scalar) -> MaxTensor:
     product = _scaled(product, alpha)
-    if beta == 0:  # PyTorch does not look at self then, not even at its NaNs
+    if beta == 0:  # PyTorch then ignores self, even its NaNs
         return product
-    # Behind the product, so that it becomes the matmul's epilogue.
+    # After the product, so that it becomes the matmul's epilogue.
     return product + _scaled(promotion.cast(self, promotion.dtype_of(product)), beta)
 
 
@@ -63,7 +63,7 @@ def _add(self: MaxTensor, product: MaxTensor, beta: Scalar, alpha: Scalar) -> Ma
 def aten_addbmm(
     self: MaxTensor, batch1: MaxTensor, batch2: MaxTensor, *, beta: Scalar = 1, alpha: Scalar = 1
 ) -> MaxTensor:
-    # The sum of products is one product: batches lie side by side along the inner dimension.
+    # The sum of the products is one product, with the batches concatenated along the inner dim.
     b, n, k = batch1.shape
     left = ops.permute(batch1, [1, 0, 2]).reshape([n, b * k])
     right = batch2.reshape([b * k, batch2.shape[2]])
@@ -123,7 +123,7 @@ def aten_linear(input: MaxTensor, weight: MaxTensor, bias: MaxTensor | None = No
 # matmul(Tensor self, Tensor other) -> Tensor
 @map_to(aten.matmul)
 def aten_matmul(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    # A vector is a row on the left and a column on the right; its dim is not in the result.
+    # A vector is a row on the left and a column on the right; its extra dim is removed again.
     left = self.reshape([1, self.shape[0]]) if len(self.shape) == 1 else self
     right = other.reshape([other.shape[0], 1]) if len(other.shape) == 1 else other
     result = product(left, right)
@@ -144,7 +144,7 @@ def aten_mm(self: MaxTensor, mat2: MaxTensor) -> MaxTensor:
 # mv(Tensor self, Tensor vec) -> Tensor
 @map_to(aten.mv)
 def aten_mv(self: MaxTensor, vec: MaxTensor) -> MaxTensor:
-    # The vector on the left: the kernel then reads whole rows of the matrix.
+    # With the vector on the left, the kernel reads whole rows of the matrix.
     row = vec.reshape([1, vec.shape[0]])
     return product(row, self, transposed=True).reshape([self.shape[0]])
 
@@ -152,4 +152,4 @@ def aten_mv(self: MaxTensor, vec: MaxTensor) -> MaxTensor:
 # vdot(Tensor self, Tensor other) -> Tensor
 @map_to(aten.vdot)
 def aten_vdot(self: MaxTensor, other: MaxTensor) -> MaxTensor:
-    return aten_dot(self, other)  # MAX has no complex numbers, so nothing to conjugate
+    return aten_dot(self, other)  # MAX has no complex dtypes: there is nothing to conjugate

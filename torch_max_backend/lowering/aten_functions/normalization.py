@@ -1,6 +1,6 @@
-"""Normalizations: batch, group, layer. Sorted by ATen name.
+"""Batch, group and layer normalization. Sorted by ATen name.
 
-The gradients of layer and group norm are PyTorch's decompositions over reductions.
+The gradients of layer and group norm are decomposed by PyTorch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _inverse_deviation(variance: MaxTensor, eps: float) -> MaxTensor:
 
 
 def _statistics(values: MaxTensor, dims: list[int], eps: float) -> tuple[MaxTensor, MaxTensor]:
-    """Mean and reciprocal standard deviation over `dims`, which stay as ones."""
+    """Mean and reciprocal standard deviation over `dims`, which are kept with size 1."""
     squares, mean = squared_deviations(values, dims)
     number = constants.scalar(count(values, dims), promotion.dtype_of(values), values.device)
     return mean, _inverse_deviation(divide(squares, number), eps)
@@ -34,7 +34,7 @@ def _per_channel(vector: MaxTensor, rank: int) -> MaxTensor:
 
 
 def _affine(values: MaxTensor, weight: MaxTensor | None, bias: MaxTensor | None) -> MaxTensor:
-    """`values` times weight plus bias, both per channel (dim 1)."""
+    """`values * weight + bias`, both per channel (dim 1)."""
     rank, dtype = len(values.shape), promotion.dtype_of(values)
     if weight is not None:
         values = values * _per_channel(promotion.cast(weight, dtype), rank)
@@ -44,35 +44,16 @@ def _affine(values: MaxTensor, weight: MaxTensor | None, bias: MaxTensor | None)
 
 
 def _channel_dims(tensor: MaxTensor) -> list[int]:
-    """All dims but that of the channels."""
+    """All dims but dim 1, the channels."""
     return [i for i in range(len(tensor.shape)) if i != 1]
 
 
-def _as_told(tensors: list[MaxTensor | None], call: CallInfo) -> list[MaxTensor | None]:
+def _in_output_dtypes(tensors: list[MaxTensor | None], call: CallInfo) -> list[MaxTensor | None]:
     """The outputs in PyTorch's dtypes; None where it returns none."""
     return [
         None if tensor is None or meta is None else promotion.cast(tensor, meta.dtype)
         for tensor, meta in zip(tensors, call.outputs, strict=True)
     ]
-
-
-# _native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)
-@map_to(aten._native_batch_norm_legit.no_stats, needs_call=True)
-def aten__native_batch_norm_legit_no_stats(
-    input: MaxTensor,
-    weight: MaxTensor | None,
-    bias: MaxTensor | None,
-    training: bool,
-    momentum: float,
-    eps: float,
-    *,
-    call: CallInfo,
-) -> list[MaxTensor | None]:
-    values = promotion.opmath(input)
-    mean, rstd = _statistics(values, _channel_dims(input), eps)
-    output = _affine((values - mean) * rstd, weight, bias)
-    channels = [input.shape[1]]
-    return _as_told([output, mean.reshape(channels), rstd.reshape(channels)], call)
 
 
 # _native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)
@@ -94,7 +75,7 @@ def aten__native_batch_norm_legit_functional(
         results = aten__native_batch_norm_legit_no_training(
             input, weight, bias, running_mean, running_var, momentum, eps
         )
-        return _as_told([*results, running_mean, running_var], call)
+        return _in_output_dtypes([*results, running_mean, running_var], call)
     values, dims = promotion.opmath(input), _channel_dims(input)
     dtype, channels = promotion.dtype_of(values), [input.shape[1]]
     squares, mean = squared_deviations(values, dims)
@@ -102,12 +83,31 @@ def aten__native_batch_norm_legit_functional(
     rstd = _inverse_deviation(divide(squares, number), eps)
     output = _affine((values - mean) * rstd, weight, bias)
     mean, rstd, squares = (x.reshape(channels) for x in (mean, rstd, squares))
-    # Not number - 1: MAX folds constants by compiling and running a program of its own.
+    # Not number - 1: MAX compiles and runs a program to fold each expression of constants.
     freedom = constants.scalar(count(input, dims) - 1, dtype, input.device)
     kept, share = (constants.scalar(x, dtype, input.device) for x in (1 - momentum, momentum))
     new_mean = promotion.cast(running_mean, dtype) * kept + mean * share
     new_var = promotion.cast(running_var, dtype) * kept + divide(squares, freedom) * share
-    return _as_told([output, mean, rstd, new_mean, new_var], call)
+    return _in_output_dtypes([output, mean, rstd, new_mean, new_var], call)
+
+
+# _native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)
+@map_to(aten._native_batch_norm_legit.no_stats, needs_call=True)
+def aten__native_batch_norm_legit_no_stats(
+    input: MaxTensor,
+    weight: MaxTensor | None,
+    bias: MaxTensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    *,
+    call: CallInfo,
+) -> list[MaxTensor | None]:
+    values = promotion.opmath(input)
+    mean, rstd = _statistics(values, _channel_dims(input), eps)
+    output = _affine((values - mean) * rstd, weight, bias)
+    channels = [input.shape[1]]
+    return _in_output_dtypes([output, mean.reshape(channels), rstd.reshape(channels)], call)
 
 
 # _native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)
@@ -123,7 +123,7 @@ def aten__native_batch_norm_legit_no_training(
 ) -> tuple[MaxTensor, MaxTensor, MaxTensor]:
     values = promotion.opmath(input)
     dtype = promotion.dtype_of(values)
-    # One multiplication and one addition per element: the rest is done once per channel.
+    # One multiplication and one addition per element; the rest is computed once per channel.
     scale = _inverse_deviation(promotion.cast(running_var, dtype), eps)
     if weight is not None:
         scale = scale * promotion.cast(weight, dtype)
@@ -175,7 +175,7 @@ def aten_native_batch_norm_backward(
     factor = rstd if weight is None else rstd * promotion.cast(weight, dtype)
     grad_input = grad_input * _per_channel(factor, rank)
     grads = zip((grad_input, grad_weight, grad_bias), output_mask, strict=True)
-    return _as_told([grad if wanted else None for grad, wanted in grads], call)
+    return _in_output_dtypes([grad if wanted else None for grad, wanted in grads], call)
 
 
 # native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)
@@ -195,8 +195,8 @@ def aten_native_group_norm(
     channels = shapes.static_size(C, "native_group_norm's number of channels")
     values = promotion.opmath(input)
     groups = values.reshape([N, group, shapes.numel([channels // group, HxW])])
-    # Not MAX's layer norm over the groups: its epilogue through the reshape below reads the scale of
-    # one channel for a whole vector, also where the vector crosses into the next channel.
+    # Not MAX's layer norm over the groups: fused with the reshape below, it reads the scale of one
+    # channel for a whole SIMD vector, even where the vector crosses into the next channel.
     mean, rstd = _statistics(groups, [2], eps)
     normal = (groups - mean) * rstd
     mean, rstd = (
@@ -215,8 +215,11 @@ def layer_norm(
     bias: MaxTensor | None,
     eps: float,
 ) -> tuple[MaxTensor, MaxTensor, MaxTensor]:
-    """The result in the input's dtype; mean and reciprocal deviation, the last dims as ones."""
-    # MAX's own kernel takes ten times as long (see docs/performance.md).
+    """The result in the input's dtype, the mean, and the reciprocal standard deviation.
+
+    The last two keep the normalized dims with size 1.
+    """
+    # MAX's own kernel takes ten times as long (docs/performance.md).
     dtype = promotion.dtype_of(input)
     wide = torch.float32 if dtype in promotion.HALF else dtype
     leading = shapes.sizes(input)[: len(input.shape) - len(normalized_shape)]
@@ -246,4 +249,4 @@ def aten_native_layer_norm(
     *,
     call: CallInfo,
 ) -> list[MaxTensor | None]:
-    return _as_told(list(layer_norm(input, normalized_shape, weight, bias, eps)), call)
+    return _in_output_dtypes(list(layer_norm(input, normalized_shape, weight, bias, eps)), call)

@@ -1,4 +1,4 @@
-"""Householder's QR and products with its Q. Sorted by ATen name."""
+"""QR factorization by Householder reflections, and products with Q. Sorted by ATen name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ aten = torch.ops.aten
 
 def _geqrf(x: MaxTensor) -> tuple[MaxTensor, MaxTensor]:
     """R with the reflectors below it, and tau, of [batch, rows, columns]."""
-    batch, rows, columns = shapes.static_sizes(x, "a factorisation")
+    batch, rows, columns = shapes.static_sizes(x, "a factorization")
     dtype = promotion.dtype_of(x)
     outputs = [(dtype, [batch, rows, columns]), (dtype, [batch, min(rows, columns)])]
     factors, tau = mojo_kernels.call("tmb_geqrf", [x], outputs)
@@ -24,7 +24,7 @@ def _geqrf(x: MaxTensor) -> tuple[MaxTensor, MaxTensor]:
 
 
 def _apply(factors: MaxTensor, tau: MaxTensor, c: MaxTensor, *, transpose: bool) -> MaxTensor:
-    """Q C or its transposed Q' C."""
+    """Q C, or Q' C."""
     outputs = [(promotion.dtype_of(c), shapes.sizes(c))]
     inputs = [factors, tau, c]
     return mojo_kernels.call("tmb_apply_reflectors", inputs, outputs, {"transpose": transpose})[0]
@@ -70,7 +70,7 @@ def aten_linalg_qr(
     q, r = call.outputs
     assert q is not None and r is not None
     if 0 in shapes.sizes(A):
-        # Nothing to reflect: Q is an identity where it has elements at all.
+        # Without elements to reflect, Q is the identity, if it has elements at all.
         if 0 in q.shape:
             return empty_output(q, call), empty_output(r, call)
         rows, columns = (shapes.static_size(size, "QR") for size in q.shape[-2:])

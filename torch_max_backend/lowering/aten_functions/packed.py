@@ -1,4 +1,4 @@
-"""Ops of our own that graph passes put in place of ATen's."""
+"""Ops of our own, which graph passes put in place of ATen ops. Sorted by name."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def aten_matvec(self: MaxTensor, weight: MaxTensor) -> MaxTensor:
 # torch_max_backend::matvec_group(Tensor self, Tensor[] weights) -> Tensor
 @map_to(matvec_group)
 def aten_matvec_group(self: MaxTensor, weights: list[MaxTensor]) -> MaxTensor:
-    """`self @ weight.T` for one row and two or three weights, one after the other."""
+    """`self @ weight.T` of one row and two or three weights, concatenated."""
     columns = sum(shapes.static_size(w.shape[0], "a weight's rows") for w in weights)
     outputs = [(promotion.dtype_of(self), [1, columns])]
     first, second, *rest = weights
-    third = rest[0] if rest else second  # of two, the kernel does not read it
+    third = rest[0] if rest else second  # not read if there are two
     return mojo_kernels.call("tmb_matvec_group", [self, first, second, third], outputs)[0]
 
 
 # torch_max_backend::packed_mm(Tensor self, Tensor panels, int n) -> Tensor
 @map_to(packed_mm)
 def aten_packed_mm(self: MaxTensor, panels: MaxTensor, n: int) -> MaxTensor:
-    """`self @ weight`, the weight as `packed_layout.Layout.pack` leaves it."""
+    """`self @ weight`, with the weight as packed by `packed_layout.Layout.pack`."""
     outputs = [(promotion.dtype_of(self), [shapes.size(self.shape[0]), n])]
     columns = shapes.static_size(panels.shape[2], "the columns of a panel")
     return mojo_kernels.call("tmb_packed_matmul", [self, panels], outputs, {"columns": columns})[0]
@@ -40,7 +40,7 @@ def aten_packed_mm(self: MaxTensor, panels: MaxTensor, n: int) -> MaxTensor:
 # torch_max_backend::rms_norm(Tensor self, Tensor? weight, float eps) -> Tensor
 @map_to(rms_norm)
 def aten_rms_norm(self: MaxTensor, weight: MaxTensor | None, eps: float) -> MaxTensor:
-    """`self` over the root of its mean square along the last dim, times `weight`."""
+    """`self` divided by the root of its mean square along the last dim, times `weight`."""
     dtype = promotion.dtype_of(self)
     *leading, length = shapes.sizes(self)
     rows = [shapes.numel(leading), length]

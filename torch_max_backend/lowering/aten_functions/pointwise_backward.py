@@ -1,4 +1,4 @@
-"""Gradients that are one kernel here and many nodes decomposed. Sorted by ATen name."""
+"""Gradients of activations: one kernel each instead of many decomposed ops. Sorted by ATen name."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ aten = torch.ops.aten
 
 
 def _planes(shape: Sequence[Size], spatial: int) -> list[Size]:
-    """The kernels' view of a shape whose last `spatial` dims are pooled over."""
+    """The shape as the kernels take it, if its last `spatial` dims are pooled over."""
     split = len(shape) - spatial
     return [shapes.numel(shape[:split]), *([1] * (3 - spatial)), *shape[split:]]
 
@@ -29,7 +29,7 @@ def _view(tensor: MaxTensor, spatial: int) -> MaxTensor:
 
 
 def _three(values: Sequence[int] | int, spatial: int, missing: int) -> list[int]:
-    """A window's parameter in three dims; one number stands for all dims."""
+    """A window's parameter in three dims; PyTorch allows one number for all of them."""
     given = [values] if isinstance(values, int) else list(values)
     given = given * spatial if len(given) == 1 else given
     return [missing] * (3 - spatial) + given
@@ -59,7 +59,7 @@ def _window(
 def _run(
     kernel: str, inputs: Sequence[MaxTensor], spatial: int, *outputs: OutputMeta | None
 ) -> list[MaxTensor]:
-    """Call `kernel` for outputs of these metas."""
+    """Call `kernel` for outputs of these shapes and dtypes."""
     metas = [meta for meta in outputs if meta is not None]
     if any(0 in meta.shape for meta in metas):
         return [constants.full(m.shape, 0, m.dtype, inputs[0].device) for m in metas]
@@ -71,7 +71,7 @@ def _run(
 def _scatter_back(
     grad_output: MaxTensor, indices: MaxTensor, spatial: int, call: CallInfo
 ) -> MaxTensor:
-    """The gradient of a maximum: to where the maximum came from."""
+    """The gradient of a maximum goes to the element that it came from."""
     shape = call.output.shape
     if 0 in shape or 0 in shapes.sizes(grad_output):
         return constants.full(shape, 0, call.output.dtype, call.device)
@@ -217,5 +217,5 @@ def aten_max_pool_with_indices_backward(
 
 
 def _spatial(call: CallInfo) -> int:
-    """How many dims a pool pools over: its name says it."""
+    """The number of dims that are pooled over, from the name of the op."""
     return int(str(call.op).split("pool")[1][0])

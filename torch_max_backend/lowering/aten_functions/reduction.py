@@ -1,4 +1,4 @@
-"""Reductions and scans: ATen ops that fold dims or run along one, on MAX. Sorted by ATen name."""
+"""Reductions over dims, and scans along a dim. Sorted by ATen name."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from torch_max_backend.lowering.types import CallInfo, MaxTensor, Scalar, Size
 
 aten = torch.ops.aten
 
-# MAX adds one element after the other: beyond this many, partial sums keep PyTorch's accuracy,
-# and a single long line is spread over the cores.
+# MAX sums elements one after the other. Beyond these lengths, partial sums are as accurate as
+# PyTorch's, and they spread a single long line over the cores.
 LONG_ROW = 4096
 LONG_COLUMN = 256
 
 
 def _dims(self: MaxTensor, dim: int | list[int] | None) -> list[int]:
-    """The dims to reduce; a 0-d tensor has none, whatever dim is named."""
+    """The dims to reduce; a 0-d tensor has none, even if `dim` is given."""
     return shapes.dims(dim, len(self.shape)) if self.shape else []
 
 
 def _lines(self: MaxTensor, dims: list[int]) -> MaxTensor:
     """`self` with `dims` as its last axis but one, for MAX's own reductions.
 
-    MAX puts a broadcast of an earlier dim (`expand`) behind the reduction, and loses the reduction:
-    it refuses the graph, or sums nothing. A reshape in between keeps them apart.
+    MAX moves a broadcast of an earlier dim (`expand`) behind the reduction and loses the reduction:
+    it rejects the graph, or does not sum. A reshape in between prevents that.
     """
     lines = shapes.fold(self, dims)
     unchanged = shapes.sizes(lines) == shapes.sizes(self)
@@ -37,7 +37,7 @@ def _lines(self: MaxTensor, dims: list[int]) -> MaxTensor:
 
 
 def _partial_sums(lines: MaxTensor) -> MaxTensor:
-    """[..., n, inner] with a long axis n, summed to [outer, about sqrt(n), inner]."""
+    """[..., n, inner] with a long axis n, summed to about [outer, sqrt(n), inner]."""
     *rest, n, inner = shapes.sizes(lines)
     outer = shapes.numel(rest)
     if not isinstance(n, int) or n < (LONG_ROW if inner == 1 else LONG_COLUMN):
@@ -73,14 +73,14 @@ def average(self: MaxTensor, dims: list[int], keepdim: bool) -> MaxTensor:
 
 
 def squared_deviations(self: MaxTensor, dims: list[int]) -> tuple[MaxTensor, MaxTensor]:
-    """The sum of squared distances from the mean over `dims`, and the mean; both keep dims."""
+    """The sum of squared deviations from the mean over `dims`, and the mean; both keep dims."""
     mean = average(self, dims, keepdim=True)
     centered = self - mean
     return total(centered * centered, dims, keepdim=True), mean
 
 
 def extremum(self: MaxTensor, dims: list[int], keepdim: bool, largest: bool) -> MaxTensor:
-    """amax or amin; a NaN is the result wherever there is one."""
+    """amax or amin; NaN if any element is NaN."""
     if not dims:
         return self
     shape = shapes.reduced_shape(self, dims, keepdim)
@@ -99,7 +99,7 @@ def extremum(self: MaxTensor, dims: list[int], keepdim: bool, largest: bool) -> 
 def located_extremum(
     self: MaxTensor, dims: list[int], keepdim: bool, largest: bool
 ) -> tuple[MaxTensor, MaxTensor]:
-    """The extremum over `dims` and its first place."""
+    """The extremum over `dims` and its first index."""
     dtype = promotion.dtype_of(self)
     shape = shapes.reduced_shape(self, dims, keepdim)
     lines = shapes.fold(_bytes(self), dims)
@@ -110,7 +110,7 @@ def located_extremum(
 
 
 def _bytes(self: MaxTensor) -> MaxTensor:
-    """Bools as bytes: kernels compare numbers."""
+    """Bools as bytes, because the kernels compare numbers."""
     return promotion.cast(self, torch.uint8) if promotion.dtype_of(self) is torch.bool else self
 
 
@@ -122,7 +122,7 @@ def _truth(
     reduce: Callable[..., MaxTensor],
 ) -> MaxTensor:
     truth = promotion.cast(self, torch.bool)
-    # A list without dims is taken at its word here, unlike in sum: nothing is reduced.
+    # Unlike in sum, an empty list of dims means that nothing is reduced.
     dims = [] if dim == [] else _dims(self, dim)
     if dims and count(self, dims) == 0:
         identity = reduce is ops.min
@@ -203,7 +203,7 @@ _SUM, _PRODUCT, _LOGSUMEXP = range(3)
 
 
 def _scan(self: MaxTensor, dim: int, kind: int) -> MaxTensor:
-    # Not MAX's cumsum: PyTorch keeps the running value in a wider dtype.
+    # Not MAX's cumsum: PyTorch accumulates in a wider dtype.
     lines = shapes.fold(self, _dims(self, dim))
     outputs = [(promotion.dtype_of(self), lines.shape)]
     result = mojo_kernels.call("tmb_scan", [lines], outputs, {"kind": kind})[0]
@@ -365,7 +365,7 @@ def _variance(
     shape = shapes.reduced_shape(self, dims, keepdim)
     mean = promotion.cast(mean.reshape(shape), dtype)
     if isinstance(freedom, int) and freedom <= 1 and freedom <= lost:
-        # 0 / 0. MAX takes a number minus itself for 0, and 0 divided by anything for 0.
+        # 0 / 0, which MAX folds to 0.
         return constants.full(shape, float("nan"), dtype, self.device), mean
     return promotion.cast(mojo_kernels.divide(squares, divisor).reshape(shape), dtype), mean
 

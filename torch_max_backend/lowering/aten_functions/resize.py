@@ -1,4 +1,4 @@
-"""Resizing of images and windows: upsample_*, col2im. Sorted by ATen name, tables last.
+"""Resizing of images: upsample_*, and col2im. Sorted by ATen name.
 
 A resize is separable: along each dim, an output is a weighted sum of a few inputs, whose positions
 and weights follow from the sizes. `_Taps` holds them for the forward and the backward.

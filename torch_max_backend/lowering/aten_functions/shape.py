@@ -1,4 +1,4 @@
-"""Shapes: ATen ops that move or relabel elements and compute nothing. Sorted by ATen name."""
+"""Ops that move elements or change shapes, and compute nothing. Sorted by ATen name."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from torch_max_backend.lowering.types import CallInfo, MaxTensor, Size
 aten = torch.ops.aten
 
 MAX_RANK = 8
-"""MAX refuses tensors of more dims."""
+"""MAX rejects tensors with more dims."""
 
 
 def reshape(tensor: MaxTensor, shape: Sequence[Size]) -> MaxTensor:
-    """`tensor.reshape(shape)`, also where only PyTorch knows that symbolic sizes agree."""
+    """`tensor.reshape(shape)`, also where only PyTorch can prove that the element counts agree."""
     source, target = shapes.sizes(tensor), [shapes.size(s) for s in shape]
     if source == target:
         return tensor
     if shapes.same(shapes.numel(source), shapes.numel(target)):
         return ops.reshape(tensor, target)
-    # MAX wants proof that the element counts agree. Sizes that are equal on the left and on the
-    # right need none; what is between them is flattened and its size asserted.
+    # MAX has to prove that the element counts agree. Equal sizes on the left and on the right need
+    # no proof; the dims between them are flattened and their size is asserted.
     left = right = 0
     shorter = min(len(source), len(target))
     while left < shorter and shapes.same(source[left], target[left]):
@@ -39,7 +39,7 @@ def reshape(tensor: MaxTensor, shape: Sequence[Size]) -> MaxTensor:
 
 
 def slice_dim(tensor: MaxTensor, dim: int, start: Size, stop: Size, step: int = 1) -> MaxTensor:
-    """`tensor[..., start:stop:step, ...]` at `dim`, bounds within the size and not negative."""
+    """`tensor[..., start:stop:step, ...]` at `dim`; the bounds must be within [0, size]."""
     if start == 0 and step == 1 and shapes.same(stop, tensor.shape[dim]):
         return tensor
     if isinstance(start, int) and isinstance(stop, int) and stop <= start:
@@ -52,7 +52,7 @@ def slice_dim(tensor: MaxTensor, dim: int, start: Size, stop: Size, step: int = 
 
 
 def take_dim(tensor: MaxTensor, dim: int, index: MaxTensor) -> MaxTensor:
-    """`tensor` at the rows `index` (one dim, none negative) of `dim`."""
+    """`tensor.index_select(dim, index)`; no index may be negative."""
     return ops.gather(tensor, index, dim)
 
 
@@ -64,7 +64,7 @@ def move_dim(tensor: MaxTensor, source: int, target: int) -> MaxTensor:
 
 
 def _bound(value: Size | None, size: Size, default: Size) -> Size:
-    """A slice bound within [0, size]; of symbolic sizes PyTorch has proved that it is."""
+    """A slice bound clamped to [0, size]; symbolic bounds are known to PyTorch to be within."""
     if value is None or (isinstance(value, int) and value >= torch.iinfo(torch.int64).max):
         return default
     if isinstance(value, int) and value < 0:
@@ -84,10 +84,10 @@ def _select(tensor: MaxTensor, dim: int, index: Size) -> MaxTensor:
     return ops.reshape(picked, shape[:dim] + shape[dim + 1 :])
 
 
-def _places(start: Size, step: Size, length: Size, like: MaxTensor) -> MaxTensor:
+def _positions(start: Size, step: Size, length: Size, like: MaxTensor) -> MaxTensor:
     """start, start + step, ...: `length` positions as int64."""
     if isinstance(start, int) and isinstance(step, int) and isinstance(length, int):
-        # One constant: MAX folds expressions of constants by compiling and running a program each.
+        # One constant: MAX compiles and runs a program to fold each expression of constants.
         return constants.constant(start + step * torch.arange(length), torch.int64, like.device)
     index = constants.iota(length, like.device)
     if step != 1:
@@ -98,9 +98,9 @@ def _places(start: Size, step: Size, length: Size, like: MaxTensor) -> MaxTensor
 def strided_positions(
     tensor: MaxTensor, size: Sequence[Size], stride: Sequence[Size], storage_offset: Size | None
 ) -> tuple[int, list[int], MaxTensor]:
-    """The element count of `tensor`, the static `size`, and the flat places that as_strided reads.
+    """The element count of `tensor`, the static `size`, and the flat positions of as_strided.
 
-    There is no storage in a MAX graph: `tensor` is taken as if it were contiguous and whole.
+    A MAX graph has no storages: `tensor` is taken to be contiguous and its whole storage.
     """
     why = "as_strided"
     sizes = [shapes.static_size(s, why) for s in size]
@@ -211,7 +211,7 @@ def aten_diagonal(
         return constants.full(call.output.shape, 0, call.output.dtype, self.device)
     flat = ops.reshape(moved, [*outer, shapes.numel([rows, columns])])
     start = shapes.size(-offset * columns) if offset < 0 else offset
-    places = _places(start, shapes.size(columns + 1), length, self)
+    places = _positions(start, shapes.size(columns + 1), length, self)
     return take_dim(flat, len(outer), places)
 
 
@@ -221,7 +221,7 @@ def aten_diagonal_backward(
     grad_output: MaxTensor, input_sizes: list[Size], offset: int, dim1: int, dim2: int
 ) -> MaxTensor:
     # Zeros in the order of the permuted dims: MAX would compile a program to permute zeros.
-    order = _to_the_end(len(input_sizes), dim1, dim2)
+    order = _with_dims_last(len(input_sizes), dim1, dim2)
     shape = [input_sizes[i] for i in order]
     zeros = constants.full(shape, 0, promotion.dtype_of(grad_output), grad_output.device)
     result = _with_diagonal(zeros, grad_output, offset)
@@ -233,12 +233,12 @@ def aten_diagonal_backward(
 def aten_diagonal_scatter(
     self: MaxTensor, src: MaxTensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> MaxTensor:
-    order = _to_the_end(self.rank, dim1, dim2)
+    order = _with_dims_last(self.rank, dim1, dim2)
     result = _with_diagonal(ops.permute(self, order), src, offset)
     return ops.permute(result, sorted(range(self.rank), key=order.__getitem__))
 
 
-def _to_the_end(rank: int, dim1: int, dim2: int) -> list[int]:
+def _with_dims_last(rank: int, dim1: int, dim2: int) -> list[int]:
     dim1, dim2 = shapes.dim(dim1, rank), shapes.dim(dim2, rank)
     return [i for i in range(rank) if i not in (dim1, dim2)] + [dim1, dim2]
 
@@ -249,7 +249,7 @@ def _with_diagonal(moved: MaxTensor, src: MaxTensor, offset: int) -> MaxTensor:
     rows, columns = (shapes.static_size(s, "diagonal_scatter") for s in (rows, columns))
     if shapes.numel(src.shape) == 0:
         return moved
-    # Every element of the result is at a known place of [matrix, diagonal] put side by side.
+    # Every element of the result has a known position in the concatenation [matrix, diagonal].
     index = torch.arange(rows * columns).reshape(rows, columns)
     diagonal = torch.diagonal(index, offset)
     diagonal.copy_(torch.arange(diagonal.numel()) + rows * columns)
@@ -282,7 +282,7 @@ def aten_flip(self: MaxTensor, dims: list[int]) -> MaxTensor:
         if size in (0, 1):
             continue
         # Not a slice of step -1: MAX returns wrong data for it.
-        result = take_dim(result, dim, _places(shapes.size(size - 1), -1, size, self))
+        result = take_dim(result, dim, _positions(shapes.size(size - 1), -1, size, self))
     return result
 
 
@@ -370,7 +370,7 @@ def aten_select_backward(
     dim = shapes.dim(dim, len(input_sizes))
     if isinstance(index, int) and index < 0:
         index = shapes.size(input_sizes[dim] + index)
-    return _among_zeros(ops.unsqueeze(grad_output, dim), input_sizes, dim, index)
+    return _embedded_in_zeros(ops.unsqueeze(grad_output, dim), input_sizes, dim, index)
 
 
 # select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor
@@ -402,7 +402,7 @@ def aten_slice(
         return constants.full(call.output.shape, 0, call.output.dtype, self.device)
     first, stop = _bound(start, size, 0), _bound(end, size, size)
     if not (isinstance(first, int) and isinstance(stop, int)):
-        # PyTorch's own length knows how symbolic bounds are clamped and whether they are negative.
+        # PyTorch's length accounts for symbolic bounds that are clamped or negative.
         if step == 1 and shapes.same(stop, size):
             first = shapes.size(size - length)
         elif step == 1:
@@ -425,14 +425,14 @@ def aten_slice_backward(
     dim = shapes.dim(dim, len(input_sizes))
     if step == 1:
         first = _bound(start, input_sizes[dim], 0)
-        return _among_zeros(grad_output, input_sizes, dim, first)
+        return _embedded_in_zeros(grad_output, input_sizes, dim, first)
     dtype = promotion.dtype_of(grad_output)
     zeros = constants.full(input_sizes, 0, dtype, grad_output.device)
     return aten_slice_scatter(zeros, grad_output, dim, start, end, step)
 
 
-def _among_zeros(part: MaxTensor, sizes: list[Size], dim: int, first: Size) -> MaxTensor:
-    """Zeros of `sizes` that hold `part` from `first` on; zeros put together, not sliced apart."""
+def _embedded_in_zeros(part: MaxTensor, sizes: list[Size], dim: int, first: Size) -> MaxTensor:
+    """Zeros of `sizes` with `part` at `first`, by concatenation: MAX would fold slices of zeros."""
     dtype = promotion.dtype_of(part)
     if 0 in shapes.sizes(part):
         return constants.full(sizes, 0, dtype, part.device)
@@ -554,7 +554,7 @@ def aten_unfold(
         table = step * torch.arange(windows)[:, None] + torch.arange(size)
         flat = constants.constant(table.flatten(), torch.int64, self.device)
     else:
-        starts = ops.reshape(_places(0, step, windows, self), [windows, 1])
+        starts = ops.reshape(_positions(0, step, windows, self), [windows, 1])
         within = constants.constant(torch.arange(size)[None], torch.int64, self.device)
         flat = ops.reshape(starts + within, [shapes.numel([windows, size])])
     shape = shapes.sizes(self)

@@ -1,4 +1,4 @@
-"""Softmax and its logarithm. Their gradients are PyTorch's decompositions. Sorted by ATen name."""
+"""Softmax and its logarithm, whose gradients PyTorch decomposes. Sorted by ATen name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ aten = torch.ops.aten
 
 
 def _softmax(self: MaxTensor, dim: int, call: CallInfo, logarithm: bool) -> MaxTensor:
-    # MAX's softmax keeps a NaN or +inf to itself; PyTorch's makes the whole line NaN.
+    # With a NaN or +inf in a line, PyTorch's result is NaN in the whole line; MAX's is not.
     lines = shapes.fold(self, [shapes.dim(dim, len(self.shape))] if self.shape else [])
     outputs = [(call.output.dtype, lines.shape)]
     result = mojo_kernels.call("tmb_softmax", [lines], outputs, {"logarithm": logarithm})[0]

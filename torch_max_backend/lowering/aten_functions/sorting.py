@@ -1,4 +1,4 @@
-"""Sorting, order statistics and search in sorted sequences. Sorted by ATen name."""
+"""Sorting, order statistics, and search in sorted sequences. Sorted by ATen name."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ aten = torch.ops.aten
 def _ordered(
     self: MaxTensor, dim: int, descending: bool, k: Size | None = None
 ) -> tuple[MaxTensor, MaxTensor]:
-    """The first `k` values along `dim` in order and their places, as [outer, k, inner].
+    """The first `k` values along `dim` in order, and their indices, as [outer, k, inner].
 
-    Stable, NaN as the greatest value: MAX's top_k loses the order where there are NaNs.
+    The order is stable, with NaN as the greatest value; MAX's top_k loses the order around NaNs.
     """
     if promotion.dtype_of(self) is torch.bool:
         self = promotion.cast(self, torch.uint8)
@@ -60,7 +60,7 @@ def _numbers(n: Size, step: Size, like: MaxTensor) -> MaxTensor:
     """0, step, 2 * step, ... as int64 of [n]."""
     n, step = shapes.size(n), shapes.size(step)
     if isinstance(n, int) and isinstance(step, int):
-        # Not ops.range: MAX folds constants by compiling and running a program of its own.
+        # Not ops.range: MAX compiles and runs a program to fold each expression of constants.
         return constants.constant(torch.arange(n) * step, torch.int64, like.device)
     return ops.range(0, n * step, step, out_dim=n, dtype=DType.int64, device=like.device)
 
@@ -107,7 +107,7 @@ def aten_median_dim(
     shape = _shape(self, dim, keepdim)
     value, index = (_pick(lines, place).reshape(shape) for lines in (values, indices))
     if promotion.dtype_of(self).is_floating_point:
-        # A NaN anywhere is the median, at its first place.
+        # If there is a NaN, the first one is the median.
         dims = shapes.dims(dim, len(self.shape)) if self.shape else []
         greatest, where = located_extremum(self, dims, keepdim, largest=True)
         bad = ops.is_nan(greatest)

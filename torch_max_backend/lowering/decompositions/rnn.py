@@ -12,10 +12,10 @@ from torch_max_backend.compat.torch import replace_rnn_helper, rnn_helper
 
 
 def rnn_dropout() -> contextlib.AbstractContextManager[None]:
-    """Inside, PyTorch's decompositions of LSTM, GRU and RNN do drop out between layers.
+    """In this context, PyTorch's decompositions of LSTM, GRU and RNN have dropout between layers.
 
-    Their common helper loses the dropout of a training with several layers: its condition compares
-    the layers with their number reversed.
+    Their common helper never applies it: the condition compares the layer's index and the number of
+    layers the wrong way round.
     """
     return replace_rnn_helper(_layer_by_layer)
 
@@ -33,13 +33,13 @@ def _layer_by_layer(
     layer_fn: Callable[..., Any],
 ) -> tuple[torch.Tensor, list[Any]]:
     """PyTorch's helper for each layer alone, and dropout between them."""
-    both = 2 if bidirectional else 1
+    directions = 2 if bidirectional else 1
     x = input.transpose(0, 1) if batch_first else input
     hiddens: list[Any] = []
     for layer in range(num_layers):
-        mine = slice(both * layer, both * (layer + 1))
+        own = slice(directions * layer, directions * (layer + 1))
         x, last = rnn_helper(
-            x, hidden[mine], params[mine], has_biases, 1, 0.0, train, bidirectional, False, layer_fn
+            x, hidden[own], params[own], has_biases, 1, 0.0, train, bidirectional, False, layer_fn
         )
         hiddens += last
         if dropout and train and layer < num_layers - 1:
