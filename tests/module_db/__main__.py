@@ -11,8 +11,14 @@ from typing import Any
 from rich.console import Console
 
 from tests.module_db import report, sweep
-from tests.testing import training
-from tests.testing.samples import totals
+from tests.testing.samples import (
+    UNSUPPORTED,
+    Sample,
+    run,
+    run_with_fallback,
+    totals,
+    verdicts,
+)
 
 
 def _with_fallback(
@@ -22,11 +28,11 @@ def _with_fallback(
     again = [
         sample
         for info in sweep.entries(args.modules)
-        if done.get(info.name, {}).get("status") == report.UNSUPPORTED
+        if done.get(info.name, {}).get("status") == UNSUPPORTED
         for sample in sweep.samples(info, args.limit)
     ]
-    training.run_with_fallback(again)
-    return report.by_module(again)
+    run_with_fallback(again)
+    return verdicts(again)
 
 
 def main() -> None:
@@ -48,7 +54,7 @@ def main() -> None:
     done: dict[str, dict[str, Any]] = (
         json.loads(args.state.read_text()) if args.state.is_file() else {}
     )
-    waiting: list[sweep.Sample] = []
+    waiting: list[Sample] = []
     chunks = 0
     entries = [info for info in sweep.entries(args.modules) if info.name not in done]
     if args.fallback:
@@ -60,8 +66,8 @@ def main() -> None:
     for number, info in enumerate(entries, 1):
         waiting += sweep.samples(info, args.limit)
         if len(waiting) >= args.chunk or number == len(entries):
-            training.run(waiting, lower_only=args.lower_only)
-            done.update(report.by_module(waiting))
+            run(waiting, lower_only=args.lower_only)
+            done.update(verdicts(waiting))
             args.state.write_text(json.dumps(done, indent=1, sort_keys=True))
             console.print(f"{number} of {len(entries)} modules: {totals(done)}")
             waiting = []

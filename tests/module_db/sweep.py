@@ -18,12 +18,13 @@ def entries(pattern: str = "") -> list[ModuleInfo]:
     return [info for info in module_db if pattern in info.name]
 
 
-class Sample(TrainedSample):
+class ModuleSample(TrainedSample):
     """One sample of an entry, in training or not."""
 
-    def __init__(self, info: ModuleInfo, sample: ModuleInput, training: bool) -> None:
-        super().__init__()
-        self.name = info.name
+    def __init__(
+        self, info: ModuleInfo, sample: ModuleInput, training: bool, number: int, total: int
+    ) -> None:
+        super().__init__(info.name, number, total)
         self._info, self._input, self._training = info, sample, training
 
     def read(self) -> tuple[Function, list[torch.Tensor]]:
@@ -50,16 +51,22 @@ class Sample(TrainedSample):
         return function, [*state.values(), *(leaves[i] for i in places)]
 
 
-def samples(info: ModuleInfo, limit: int) -> Iterator[Sample]:
-    """The entry's samples in both modes; with a limit, spread over all of them."""
+def samples(info: ModuleInfo, limit: int) -> Iterator[ModuleSample]:
+    """The entry's samples in both modes; with a limit, spread over those of each mode."""
     if torch.float32 not in info.dtypes:
         return
-    for training in (True, False) if info.train_and_eval_differ else (True,):
-        torch.manual_seed(0)
-        found = list(
-            info.module_inputs_func(
-                info, device="cpu", dtype=torch.float32, requires_grad=True, training=training
-            )
+    modes = (True, False) if info.train_and_eval_differ else (True,)
+    found = {training: _inputs(info, training) for training in modes}
+    total = sum(map(len, found.values()))
+    for training, inputs in found.items():
+        for number, sample in spread(list(enumerate(inputs)), limit):
+            yield ModuleSample(info, sample, training, number, total)
+
+
+def _inputs(info: ModuleInfo, training: bool) -> list[ModuleInput]:
+    torch.manual_seed(0)
+    return list(
+        info.module_inputs_func(
+            info, device="cpu", dtype=torch.float32, requires_grad=True, training=training
         )
-        for sample in spread(found, limit):
-            yield Sample(info, sample, training)
+    )

@@ -24,10 +24,20 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from tests.opinfo import fallback, gradients, report, sweep
-from tests.opinfo.report import Verdict
-from tests.testing import training
-from tests.testing.samples import spread, totals
+from tests.opinfo import gradients, report, sweep
+from tests.testing.samples import (
+    LOWERED,
+    OK,
+    UNSUPPORTED,
+    WRONG,
+    Sample,
+    Verdict,
+    run,
+    run_with_fallback,
+    spread,
+    totals,
+    verdicts,
+)
 
 
 def _part(text: str) -> tuple[int, int]:
@@ -40,7 +50,7 @@ def _settled(verdict: Verdict | None, again: set[str], limit: int) -> bool:
     if verdict is None or verdict["status"] in again:
         return False
     wanted = len(spread(range(verdict["total"]), limit))
-    return verdict["status"] != report.OK or report.was_run(verdict) >= wanted
+    return verdict["status"] != OK or report.was_run(verdict) >= wanted
 
 
 def main() -> None:
@@ -76,14 +86,14 @@ def main() -> None:
         entries = sweep.entries(args.ops)
         if args.fallback:
             strict = results.get(title, {})
-            refused = {k for k in strict if strict[k]["status"] == report.UNSUPPORTED}
+            refused = {k for k in strict if strict[k]["status"] == UNSUPPORTED}
             entries = [entry for entry in entries if entry.formatted_name in refused]
             title += report.WITH_FALLBACK
         done = results.setdefault(title, {})
-        again = set() if args.lower_only else {report.LOWERED}
+        again = set() if args.lower_only else {LOWERED}
         if args.retry:
-            again |= {report.UNSUPPORTED, report.WRONG}
-        waiting: list[Any] = []
+            again |= {UNSUPPORTED, WRONG}
+        waiting: list[Sample] = []
         entries = [
             entry
             for entry in entries
@@ -100,11 +110,10 @@ def main() -> None:
                     break
                 start = time.monotonic()
                 if args.fallback:
-                    fallback.run(waiting)
+                    run_with_fallback(waiting)
                 else:
-                    runner = training if args.gradients else sweep
-                    runner.run(waiting, lower_only=args.lower_only)
-                done.update(report.by_entry(waiting))
+                    run(waiting, lower_only=args.lower_only)
+                done.update(verdicts(waiting))
                 args.state.write_text(json.dumps(results, indent=1) + "\n")
                 seconds = time.monotonic() - start
                 console.print(

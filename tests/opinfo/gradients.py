@@ -22,13 +22,12 @@ from tests.testing.training import Function, TrainedSample
 from torch_max_backend.compat.torch import pytree
 
 
-class Sample(TrainedSample):
-    """One sample of an entry at a dtype."""
+class GradientSample(TrainedSample):
+    """One sample of an entry at a dtype, forward and backward."""
 
-    def __init__(self, entry: OpInfo, sample: SampleInput, total: int) -> None:
-        super().__init__()
-        self.entry, self.total = entry, total
-        self._input = sample
+    def __init__(self, entry: OpInfo, sample: SampleInput, number: int, total: int) -> None:
+        super().__init__(entry.formatted_name, number, total)
+        self.entry, self._input = entry, sample
 
     def read(self) -> tuple[Function, list[torch.Tensor]]:
         sample = self._input
@@ -65,11 +64,11 @@ def _without_seeds() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(common_methods_invocations, "wrapper_set_seed", _plain)
 
 
-def samples(entry: OpInfo, dtype: torch.dtype, limit: int) -> Iterator[Sample]:
+def samples(entry: OpInfo, dtype: torch.dtype, limit: int) -> Iterator[GradientSample]:
     """The entry's samples if it has gradients; with a limit, spread over all of them."""
     if not entry.supports_autograd or dtype not in entry.supported_backward_dtypes("cpu"):
         return
     torch.manual_seed(0)
     found = list(entry.sample_inputs("cpu", dtype, requires_grad=True))
-    for sample in spread(found, limit):
-        yield Sample(entry, sample, len(found))
+    for number, sample in spread(list(enumerate(found)), limit):
+        yield GradientSample(entry, sample, number, len(found))

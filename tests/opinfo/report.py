@@ -1,25 +1,28 @@
-"""The verdict of each entry, from its samples, and the page of all verdicts."""
+"""The page of the verdicts of all entries, docs/op_coverage.md."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
 
-from tests.testing.samples import LOWERED, OK, SKIPPED, UNSUPPORTED, WRONG
+from tests.testing.samples import (
+    LOWERED,
+    OK,
+    SKIPPED,
+    UNSUPPORTED,
+    WRONG,
+    Verdict,
+    counts,
+    first_reason,
+)
 from torch_max_backend.lowering import on_torch
-
-if TYPE_CHECKING:  # it imports the database, which takes seconds; the page is read without it
-    from tests.opinfo.sweep import Sample
 
 VALUES = "the trace depends on values of its tensors"
 ERRORS = "it raises an error that depends on values"
 GRADIENTS = "gradients"
 """Stands before a dtype if forward and backward were run instead of inference."""
 WITH_FALLBACK = " with fallback"
-
-Verdict = Mapping[str, Any]
 
 _HEAD = """# PyTorch's OpInfo database on MAX
 
@@ -42,26 +45,6 @@ _GRADIENTS_NOTE = f"""
 the gradients of a weighted sum of all results are compared. As in training, PyTorch draws random
 numbers, and that does not count as unsupported.
 """
-
-
-def by_entry(samples: Sequence[Sample]) -> dict[str, dict[str, Any]]:
-    """For each entry: its worst status, the count of each status, the reasons of the worst."""
-    entries: dict[str, list[Sample]] = {}
-    for sample in samples:
-        entries.setdefault(sample.entry.formatted_name, []).append(sample)
-    return {name: _verdict(found) for name, found in entries.items()}
-
-
-def _verdict(samples: Sequence[Sample]) -> dict[str, Any]:
-    counts = Counter(str(sample.status) for sample in samples)
-    worst = next((s for s in (WRONG, UNSUPPORTED, LOWERED, OK) if counts[s]), SKIPPED)
-    reasons = Counter(s.reason for s in samples if s.status == worst and s.reason)
-    return {
-        "status": worst,
-        "samples": dict(counts),
-        "total": samples[0].total,
-        "reasons": dict(reasons.most_common()),
-    }
 
 
 _FACTORISATIONS = re.compile(
@@ -107,15 +90,15 @@ def page(results: Mapping[str, Mapping[str, Verdict]], limit: int) -> str:
     ]
     for dtype, entries in results.items():
         ran = [entry for entry in entries.values() if entry["status"] != SKIPPED]
-        counts = Counter(entry["status"] for entry in ran)
+        found = Counter(entry["status"] for entry in ran)
         whole = sum(entry["status"] == OK and was_run(entry) == entry["total"] for entry in ran)
         numbers = (
             len(ran),
-            counts[OK],
-            _share(counts[OK], len(ran)),
+            found[OK],
+            _share(found[OK], len(ran)),
             whole,
             _share(whole, len(ran)),
-            *(counts[status] for status in (LOWERED, UNSUPPORTED, WRONG)),
+            *(found[status] for status in (LOWERED, UNSUPPORTED, WRONG)),
             sum(map(was_run, ran)),
             sum(entry["total"] for entry in ran),
         )
@@ -158,15 +141,7 @@ def _gaps(dtype: str, entries: Mapping[str, Verdict]) -> list[str]:
 def _table(dtype: str, entries: Mapping[str, Verdict]) -> list[str]:
     lines = ["", f"## {dtype}", "", "| entry | status | samples | reason |", "|---|---|---|---|"]
     for name, entry in sorted(entries.items()):
-        counts = ", ".join(f"{n} {status}" for status, n in sorted(entry["samples"].items()))
-        reason = next(iter(entry["reasons"]), "").replace("|", "\\|")
-        row = (name, entry["status"], f"{counts} of {entry['total']}", reason)
+        samples = f"{counts(entry)} of {entry['total']}"
+        row = (name, entry["status"], samples, first_reason(entry))
         lines.append(f"| {' | '.join(row)} |")
     return lines
-
-
-def statuses(text: str, dtype: str) -> dict[str, str]:
-    """The entries of a page and their statuses at a dtype."""
-    table = text.partition(f"\n## {dtype}\n")[2].partition("\n## ")[0]
-    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")]
-    return {row[0].removeprefix("| "): row[1] for row in rows if row[0] != "| entry"}

@@ -1,30 +1,29 @@
-"""Runs the samples of PyTorch's OpInfo entries on MAX, many as one Module, against eager.
+"""The samples of PyTorch's OpInfo entries, run on MAX and compared with eager.
 
-A sample is traced as AOTAutograd would trace it for inference (functional, our decompositions), and
-must then run on MAX whole: one node that MAX cannot run makes it `unsupported`, with the reason.
-Samples with equal graphs are lowered once and, by the engine, compiled once.
+A sample is traced as AOTAutograd would trace it for inference (functional, our decompositions). It
+must then run on MAX as a whole: one node that MAX cannot run makes it `unsupported`, with the
+reason. Equal graphs are lowered and compiled once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
+from torch.utils import _pytree as pytree
 
 from tests.opinfo.report import ERRORS, VALUES
 from tests.testing.graph_of_call import OpCall, graph_for_max, run_on_max
 from tests.testing.samples import (
-    LOWERED,
     OK,
     SKIPPED,
     TOLERANCE,
     UNSUPPORTED,
-    WRONG,
+    Sample,
     first_line,
     last_line,
     spread,
@@ -37,7 +36,6 @@ from torch_max_backend.engine.graph import CompiledGraph
 from torch_max_backend.engine.queue import ENGINE
 from torch_max_backend.errors import MaxCompilerError, ProgramError
 from torch_max_backend.frontend.support import unsupported_nodes
-from torch_max_backend.lowering.registry import decomposition_table
 
 # PyTorch's own answers are right to 1e-6 only: J0(5) is -0.17759677131, PyTorch has -0.17759678121;
 # Ai(-2.5) is -0.11232506769, PyTorch has -0.11232483666.
@@ -74,33 +72,26 @@ def entries(pattern: str = "") -> list[OpInfo]:
     return [op for op in op_db if pattern in op.formatted_name]
 
 
-@dataclass(eq=False)
-class Sample:
-    """One sample of an entry at a dtype, and what became of it."""
+class OpSample(Sample):
+    """One sample of an entry at a dtype, as for inference."""
 
-    entry: OpInfo
-    dtype: torch.dtype
-    input: SampleInput
-    number: int
-    total: int
-    """How many samples the entry has."""
-    status: str | None = None
-    reason: str = ""
-    graph: CompiledGraph | None = None
-    tensors: list[torch.Tensor] = field(default_factory=list)
-    expected: list[torch.Tensor] = field(default_factory=list)
+    def __init__(
+        self, entry: OpInfo, dtype: torch.dtype, sample: SampleInput, number: int, total: int
+    ) -> None:
+        super().__init__(entry.formatted_name, number, total)
+        self.entry, self.dtype, self.input = entry, dtype, sample
+        self.graph: CompiledGraph | None = None
+        self.tensors: list[torch.Tensor] = []
+        self.expected: list[torch.Tensor] = []
 
-    def prepare(self, table: Mapping[Any, Any], lowered: set[str]) -> None:
-        """Run eager, trace, lower; what stands in the way becomes the reason.
-
-        `lowered` are the keys of the graphs that lowered before.
-        """
+    @torch.no_grad()
+    def prepare(self, table: Mapping[Any, Any]) -> None:
         call = OpCall(self.entry.op, (self.input.input, *self.input.args), self.input.kwargs)
         inputs = [copy_of(tensor) for tensor in call.tensors]
         try:
             self.expected = call(inputs)
-        except Exception as error:  # a sample that eager itself refuses tells nothing of us
-            self.settle(SKIPPED, f"eager: {first_line(error)}")
+        except Exception as error:
+            self.skipped(error)
             return
         if not self.expected:
             self.settle(SKIPPED, "no tensor comes out")
@@ -124,9 +115,7 @@ class Sample:
             return
         try:
             graph = graph_for_max(gm)
-            if graph.key not in lowered:
-                ENGINE.check(graph)
-                lowered.add(graph.key)
+            ENGINE.submit([graph])
         except ProgramError:
             raise  # a bug of a pass, not a gap
         except MaxCompilerError as error:
@@ -134,8 +123,8 @@ class Sample:
             return
         self.graph = graph
 
+    @torch.no_grad()
     def check(self) -> None:
-        """Run on MAX and compare."""
         assert self.graph is not None
         if self.graph.error is not None:
             self.settle(UNSUPPORTED, f"MAX's compiler: {last_line(self.graph.error)}")
@@ -143,30 +132,53 @@ class Sample:
         try:
             actual = run_on_max(self.graph, list(self.tensors))
         except Exception as error:
-            self.settle(WRONG, f"sample {self.number}: {first_line(error)}")
+            self.wrong(error)
         else:
             self.compare(actual, self.expected)
 
+    def function(self) -> Callable[..., Any]:
+        """The op in a function that shares its code with no other.
+
+        Compiled with any backend, `Tensor.cfloat` after `Tensor.cdouble` gives complex128: Dynamo
+        wraps both in one function, and has no guard on which C method that calls.
+        """
+        op = self.entry.op
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return op(*args, **kwargs)
+
+        call.__code__ = call.__code__.replace(co_name=f"{self.name}_{self.dtype}_{self.number}")
+        return call
+
+    @torch.no_grad()
+    def call(self, function: Callable[..., Any]) -> list[torch.Tensor]:
+        """The results, then the arguments, which may have been changed."""
+        given = (self.input.input, *self.input.args), self.input.kwargs
+        args, kwargs = pytree.tree_map_only(torch.Tensor, lambda t: copy_of(t.detach()), given)
+        torch.manual_seed(0)
+        results = function(*args, **kwargs)
+        leaves = pytree.tree_leaves((results, args, kwargs))
+        return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
     def compare(self, actual: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> None:
-        """Settle it: `ok` if all results are eager's."""
-        if self.entry.formatted_name in ANY_OF_EQUAL and not self.input.kwargs.get("stable"):
-            actual, expected = self._named(actual), self._named(expected)
         try:
+            if self.name in ANY_OF_EQUAL and not self.input.kwargs.get("stable"):
+                actual, expected = self._named(actual), self._named(expected)
             assert len(actual) == len(expected), f"{len(actual)} results"
             for got, want in zip(actual, expected, strict=True):
-                if self.entry.formatted_name in UNDEFINED:
+                if self.name in UNDEFINED:
                     got, want = torch.zeros_like(got), torch.zeros_like(want)
                 atol, rtol = _tolerance(self.entry, want.dtype)
                 torch.testing.assert_close(got, want, atol=atol, rtol=rtol, equal_nan=True)
         except Exception as error:
-            self.settle(WRONG, f"sample {self.number}: {first_line(error)}")
+            self.wrong(error)
         else:
             self.settle(OK, "")
 
     def _named(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Results whose last is an index, that one as the elements it names, none of them twice."""
         *values, places = results
-        given, place = self.input.args, ANY_OF_EQUAL[self.entry.formatted_name]
+        given, place = self.input.args, ANY_OF_EQUAL[self.name]
         dim = given[place] if len(given) > place else self.input.kwargs.get("dim", -1)
         elements = self.input.input
         if elements.dim() == 0:
@@ -175,10 +187,8 @@ class Sample:
             places = places.unsqueeze(dim)
         return [*values, elements.gather(dim, places), places.sort(dim).values.diff(dim=dim) > 0]
 
-    def settle(self, status: str, reason: str) -> None:
-        self.status, self.reason = status, reason
-        self.graph = None  # frees its model and its tensors
-        self.tensors, self.expected = [], []
+    def free(self) -> None:
+        self.graph, self.tensors, self.expected = None, [], []
 
 
 def _tolerance(entry: OpInfo, dtype: torch.dtype) -> tuple[float, float]:
@@ -193,34 +203,11 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.clone() if dense else torch.empty_like(tensor).copy_(tensor)
 
 
-def samples(entry: OpInfo, dtype: torch.dtype, limit: int) -> Iterator[Sample]:
+def samples(entry: OpInfo, dtype: torch.dtype, limit: int) -> Iterator[OpSample]:
     """The entry's samples; with a limit, spread over all of them."""
     if dtype not in entry.supported_dtypes("cpu"):
         return
     torch.manual_seed(0)
     found = list(entry.sample_inputs("cpu", dtype))
     for number, sample in spread(list(enumerate(found)), limit):
-        yield Sample(entry, dtype, sample, number, len(found))
-
-
-def run(chosen: Sequence[Sample], *, lower_only: bool = False) -> None:
-    """Compile all of `chosen` as one Module and check each; or stop when they are lowered."""
-    table = decomposition_table()
-    lowered: set[str] = set()
-    with torch.no_grad():
-        for sample in chosen:
-            sample.prepare(table, lowered)
-            if sample.graph is None:
-                continue
-            if lower_only:
-                sample.settle(LOWERED, "")
-            else:
-                ENGINE.submit([sample.graph])
-        queued = [sample for sample in chosen if sample.graph is not None]
-        try:
-            ENGINE.flush()
-        except MaxCompilerError:
-            # Each failed graph carries its own error.
-            assert any(s.graph is not None and s.graph.error is not None for s in queued)
-        for sample in queued:
-            sample.check()
+        yield OpSample(entry, dtype, sample, number, len(found))
