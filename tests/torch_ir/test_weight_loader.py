@@ -153,6 +153,17 @@ def test_an_index_reads_files_of_its_own_folder_only(shard: str, tmp_path: Path)
         load_weights(index)
 
 
+def test_a_huge_index_is_not_read(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write("index", model.state_dict(), tmp_path)
+    monkeypatch.setattr(weight_loader_module, "_MAX_INDEX_BYTES", path.stat().st_size)
+    assert load_weights(path).keys() == model.state_dict().keys()
+    monkeypatch.setattr(weight_loader_module, "_MAX_INDEX_BYTES", path.stat().st_size - 1)
+    with pytest.raises(WeightLoadError, match=r"is larger than \d+ bytes, too large an index"):
+        load_weights(path)
+
+
 @pytest.mark.parametrize("shard", ["..", "", ".", "w.index.json", 3, None])
 def test_a_shard_must_be_a_weight_file(shard: Any, tmp_path: Path) -> None:
     (tmp_path / "w.index.json").write_text(json.dumps({"weight_map": {"a": shard}}))
