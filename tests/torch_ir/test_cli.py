@@ -68,18 +68,16 @@ def test_extract_from_a_factory_with_keywords(tmp_path: Path, capsys: Any) -> No
     assert load_ir(path).kwargs_order == ["bias"] and load_ir(path).model_name == "mine"
 
 
-def test_extract_from_a_config_folder(tmp_path: Path, capsys: Any) -> None:
+def save_bert_config(folder: Path) -> None:
     from transformers import BertConfig
 
-    config = BertConfig(
-        vocab_size=50,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        architectures=["BertModel"],
-    )
-    config.save_pretrained(tmp_path)
+    sizes = {"hidden_size": 8, "num_attention_heads": 1, "intermediate_size": 8}
+    config = BertConfig(vocab_size=9, num_hidden_layers=1, architectures=["BertModel"], **sizes)
+    config.save_pretrained(folder)
+
+
+def test_extract_from_a_config_folder(tmp_path: Path, capsys: Any) -> None:
+    save_bert_config(tmp_path)
     path = tmp_path / "bert.json"
     assert main(["extract", str(tmp_path), "-o", str(path)]) == 0
     assert load_ir(path).model_name == "BertModel"
@@ -202,11 +200,7 @@ def test_run_does_not_write_over_what_it_reads(
 
 
 def test_extract_does_not_write_over_the_config(tmp_path: Path, capsys: Any) -> None:
-    from transformers import BertConfig
-
-    sizes = {"hidden_size": 8, "num_attention_heads": 1, "intermediate_size": 8}
-    config = BertConfig(vocab_size=9, num_hidden_layers=1, architectures=["BertModel"], **sizes)
-    config.save_pretrained(tmp_path)
+    save_bert_config(tmp_path)
     path = tmp_path / "config.json"
     before = path.read_bytes()
     assert main(["extract", str(tmp_path), "-o", str(path)]) == 2

@@ -41,6 +41,10 @@ def change(path: str, value: Any) -> Callable[[Any], None]:
     return apply
 
 
+def tree(value: Any) -> Callable[[Any], None]:
+    return change("out_spec", value)
+
+
 BAD = [
     ("other format", change("format", "onnx"), "format is 'onnx'"),
     ("future version", change("schema_version", 99), "schema_version is 99"),
@@ -79,6 +83,42 @@ BAD = [
      "is too large"),
     ("symbol without bounds", change("symbols", {"s0": [1]}), "symbols"),
     ("mutation of nothing", change("mutations", [["buffer", "b", "nobody"]]), r"mutations\[0\]"),
+    ("modules no object", change("modules", []), "modules must be an object with string values"),
+    ("module no string", change("modules", {"fc": 3}), r"modules\['fc'\] must be a string"),
+    ("long name", change("nodes.0.name", "x" * 2000), "at most 1024 characters"),
+    ("args no object", change("nodes.0.args", []), "args must be an object"),
+    ("module of a node", change("nodes.0.module", 3), "module and source must be strings"),
+    ("source of a node", change("nodes.0.source", 3), "module and source must be strings"),
+    ("type of a module", change("nodes.0.module_type", 3), "module_type must be a string"),
+    ("edge in a list", change("nodes.0.args.input", [1, "%nobody"]), "no earlier .* 'nobody'"),
+    ("getitem of nothing", lambda d: _getitem(d)["args"].pop("index"), "getitem must have"),
+    ("getitem with more", lambda d: _getitem(d)["args"].update(more=1), "getitem must have"),
+    ("outputs of one name", change("outputs.0", "topk"), "'topk' has 2 results"),
+    ("two inputs of one name", lambda d: d["inputs"].append(d["inputs"][0]), "used twice"),
+    ("input that is a weight", lambda d: d["inputs"].append(d["weights"][0][:2]), "used twice"),
+    ("dynamic weight", change("weights.0.1", "float32[s0]"), "a weight must be a tensor of fixed"),
+    ("weight no tensor", change("weights.0.1", "SymInt"), "a weight must be a tensor of fixed"),
+    ("extra of a weight", lambda d: d["weights"][0].append({"a": 1}), "unknown fields a"),
+    ("persistent", lambda d: d["weights"][0].append({"persistent": 1}), "must be true or false"),
+    ("dynamic constant", change("constants.0.1", "int8[s0]"), "a constant must be a tensor"),
+    ("constant no string", change("constants.0.2", 3), "must be a base64 string"),
+    ("constant no bool", change("constants.0", ["c", "bool[3]", "AAEC"]), "other than 0 and 1"),
+    ("subgraphs no object", change("subgraphs", []), "subgraphs must be an object"),
+    ("output of a subgraph", change("subgraphs.true_graph_0.outputs", [[1]]), "a reference or a"),
+    ("kind of mutation", change("mutations", [["b", "b", "x"]]), "must be 'buffer' or 'input'"),
+    ("mutated input", change("mutations", [["input", "y", "x"]]), "'y' is not an input"),
+    ("bounds of a symbol", change("symbols", {"s0": [1, "x"]}), "the bounds of 's0'"),
+    ("reference in a tree", tree({"const": "%x"}), "must be a number, a string or null"),
+    ("key of a tree", tree({"dict": [[None, 0]]}), "a key must be a string, a number or a"),
+    ("key twice", tree({"dict": [["a", 0], ["a", 1]]}), "a key occurs twice"),
+    ("namedtuple", tree({"namedtuple": [["a b", 0], ["c", 1]], "type": "m.T"}), "be identifiers"),
+    ("name of a namedtuple", tree({"namedtuple": [["a", 0]], "type": "m.T()"}), "be identifiers"),
+    ("keys of a type", tree({"custom": [0, 1], "type": "m.T", "keys": ["a"]}), "for each child"),
+    ("context of a type", tree({"custom": [0, 1], "type": "m.T", "context": 3}), "context must"),
+    ("tree no tree", tree("x"), "is not a tree"),
+    ("type no type", change("inputs.0.1", 3), "is not a type"),
+    ("row too long", change("inputs.0", ["x", "int8[]", 3]), "a list of 2 to 2 items"),
+    ("name of a model", change("model_name", "x" * 5000), "at most 4096 characters"),
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""IRs made by hand for the picture tests: small ones, hostile ones, and one of any size."""
+"""IRs built by hand for the drawing tests: small ones, hostile ones, and one of any size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def tensor(
 
 
 class Program:
-    """Writes nodes one by one; each call returns the name of its (only) result."""
+    """Builds an IR node by node; each call returns a reference to its (only) result."""
 
     def __init__(self, *inputs: TensorMeta) -> None:
         self.known = {meta.name: meta for meta in inputs}
@@ -59,6 +59,30 @@ class Program:
         self.known[name] = output
         return TensorRef(name)
 
+    def linear(
+        self,
+        path: str,
+        x: TensorRef,
+        inner: int,
+        shape: tuple[int | str, ...],
+        *,
+        bias: bool = False,
+        **options: str,
+    ) -> TensorRef:
+        """A linear layer at `path` that has `inner` input features."""
+        outer = int(shape[-1])
+        arguments = {"input": x, "weight": self.weight(f"{path}.weight", outer, inner)}
+        if bias:
+            arguments["bias"] = self.weight(f"{path}.bias", outer)
+        return self.op("aten.linear.default", shape, path, **options, **arguments)
+
+    def layer_norm(self, path: str, x: TensorRef, shape: tuple[int | str, ...]) -> TensorRef:
+        """A layer norm at `path` over the last dimension."""
+        width = int(shape[-1])
+        weight = self.weight(f"{path}.weight", width)
+        arguments = {"input": x, "normalized_shape": [width], "weight": weight}
+        return self.op("aten.layer_norm.default", shape, path, **arguments)
+
     def ir(self, *outputs: TensorRef, name: str = "toy") -> IR:
         return IR(
             nodes=self.nodes,
@@ -74,29 +98,13 @@ def mlp() -> IR:
     """Two linear layers that share one activation module, and a residual."""
     p = Program(tensor("x", 4, 16))
     x = TensorRef("x")
-    linear = "torch.nn.modules.linear.Linear"
-    h = p.op(
-        "aten.linear.default",
-        (4, 32),
-        "net.up",
-        module_type=linear,
-        name="linear",
-        source="mlp.py:12: return self.up(x)",
-        input=x,
-        weight=p.weight("net.up.weight", 32, 16),
-        bias=p.weight("net.up.bias", 32),
+    kind = "torch.nn.modules.linear.Linear"
+    source = "mlp.py:12: return self.up(x)"
+    h = p.linear(
+        "net.up", x, 16, (4, 32), bias=True, name="linear", module_type=kind, source=source
     )
     h = p.op("aten.relu.default", (4, 32), "net.act", name="relu", self=h)
-    h = p.op(
-        "aten.linear.default",
-        (4, 16),
-        "net.down",
-        module_type=linear,
-        name="linear_1",
-        input=h,
-        weight=p.weight("net.down.weight", 16, 32),
-        bias=p.weight("net.down.bias", 16),
-    )
+    h = p.linear("net.down", h, 32, (4, 16), bias=True, name="linear_1", module_type=kind)
     h = p.op("aten.relu.default", (4, 16), "net.act", name="relu_1", self=h)
     out = p.op("aten.add.Tensor", (4, 16), "", name="add", self=h, other=x, alpha=1)
     return p.ir(out, name="mlp")
@@ -117,21 +125,8 @@ def transformer(layers: int, name: str = "transformer") -> IR:
     for i in range(layers):
         at = f"layers.{i}"
         h = _block(p, at, h, mask, size)
-    h = p.op(
-        "aten.layer_norm.default",
-        size,
-        "norm",
-        input=h,
-        normalized_shape=[256],
-        weight=p.weight("norm.weight", 256),
-    )
-    out = p.op(
-        "aten.linear.default",
-        ("s0", 128, 1000),
-        "head",
-        input=h,
-        weight=p.weight("head.weight", 1000, 256),
-    )
+    h = p.layer_norm("norm", h, size)
+    out = p.linear("head", h, 256, ("s0", 128, 1000))
     return p.ir(out, name=name)
 
 
@@ -139,22 +134,10 @@ def _block(
     p: Program, at: str, h: TensorRef, mask: TensorRef, size: tuple[int | str, ...]
 ) -> TensorRef:
     heads = ("s0", 4, 128, 64)
-    n = p.op(
-        "aten.layer_norm.default",
-        size,
-        f"{at}.norm1",
-        input=h,
-        weight=p.weight(f"{at}.norm1.weight", 256),
-    )
+    n = p.layer_norm(f"{at}.norm1", h, size)
     projected = []
     for part in "qkv":
-        y = p.op(
-            "aten.linear.default",
-            size,
-            f"{at}.attn.{part}",
-            input=n,
-            weight=p.weight(f"{at}.attn.{part}.weight", 256, 256),
-        )
+        y = p.linear(f"{at}.attn.{part}", n, 256, size)
         y = p.op(
             "aten.view.default", ("s0", 128, 4, 64), f"{at}.attn", self=y, size=["s0", 128, 4, 64]
         )
@@ -168,41 +151,17 @@ def _block(
     y = p.op("aten.matmul.default", heads, f"{at}.attn", self=s, other=v)
     y = p.op("aten.transpose.int", ("s0", 128, 4, 64), f"{at}.attn", self=y, dim0=1, dim1=2)
     y = p.op("aten.reshape.default", size, f"{at}.attn", self=y, shape=["s0", 128, 256])
-    y = p.op(
-        "aten.linear.default",
-        size,
-        f"{at}.attn.out",
-        input=y,
-        weight=p.weight(f"{at}.attn.out.weight", 256, 256),
-    )
+    y = p.linear(f"{at}.attn.out", y, 256, size)
     h = p.op("aten.add.Tensor", size, at, self=h, other=y)
-    n = p.op(
-        "aten.layer_norm.default",
-        size,
-        f"{at}.norm2",
-        input=h,
-        weight=p.weight(f"{at}.norm2.weight", 256),
-    )
-    y = p.op(
-        "aten.linear.default",
-        ("s0", 128, 1024),
-        f"{at}.mlp.up",
-        input=n,
-        weight=p.weight(f"{at}.mlp.up.weight", 1024, 256),
-    )
+    n = p.layer_norm(f"{at}.norm2", h, size)
+    y = p.linear(f"{at}.mlp.up", n, 256, ("s0", 128, 1024))
     y = p.op("aten.gelu.default", ("s0", 128, 1024), f"{at}.mlp.act", self=y, approximate="tanh")
-    y = p.op(
-        "aten.linear.default",
-        size,
-        f"{at}.mlp.down",
-        input=y,
-        weight=p.weight(f"{at}.mlp.down.weight", 256, 1024),
-    )
+    y = p.linear(f"{at}.mlp.down", y, 1024, size)
     return p.op("aten.add.Tensor", size, at, self=h, other=y)
 
 
 def branching() -> IR:
-    """A `cond` with two subgraphs, one of which holds a constant-free chain."""
+    """A `cond` with two subgraphs of one op each."""
     p = Program(tensor("flag", dtype="bool"), tensor("x", 3))
     x = tensor("arg0", 3)
 
@@ -254,7 +213,7 @@ HOSTILE = (
 
 
 def hostile() -> IR:
-    """Every place that takes a name holds one that tries to become markup or code."""
+    """Every place for a name has one that tries to become markup or code."""
     bad = list(HOSTILE)
     p = Program(tensor(bad[0], "</title><script>document.title='owned'</script>", 2))
     h = TensorRef(bad[0])
