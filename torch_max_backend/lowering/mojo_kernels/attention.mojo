@@ -1,8 +1,8 @@
 """Scaled dot product attention, and the mask of its gradient.
 
 The keys of a head (transposed) and its values are copied into panels of two vectors, once for all
-queries that meet them. A block of queries then takes its scores, their softmax and the weighted
-values while all of them are in the cache; what a causal mask hides is not computed.
+queries that use them. For a block of queries, the scores, their softmax and the weighted values are
+computed while all of them are in the cache; what a causal mask hides is not computed.
 """
 
 import extensibility
@@ -17,10 +17,10 @@ from .lines import GRAIN, exp_of, nans, task_count
 from .tiles import TASKS, TILE, multiply
 
 comptime BLOCK = 8 * TILE
-"""Queries at most whose scores are kept together."""
+"""The maximum number of queries in a block."""
 
 comptime SCORES = 64 * 1024
-"""Scores at most that are kept, so that they stay in the second cache."""
+"""The maximum number of scores of a block, so that they stay in the L2 cache."""
 
 def _product[
     W: Int, C: DType
@@ -35,7 +35,7 @@ def _product[
     c: Pointer[mut=True, Scalar[C], _],
     c_stride: Int,
 ):
-    """`rows` rows of a, times `count` panels."""
+    """`rows` rows of `a` times `count` panels."""
     for p in range(count):
         multiply[False, 2, W, C](
             rows,
@@ -58,7 +58,7 @@ def _softmax[
     scale: Scalar[C],
     mask: Pointer[Scalar[C], _],
 ) -> Scalar[C]:
-    """Exponentials in place of `n` scores, zeros up to `padded`, and what to multiply them by."""
+    """Replace `n` scores by exponentials, with zeros up to `padded`; returns their factor."""
     var tops = SIMD[C, W](-inf[C]())
     var bads = SIMD[DType.bool, W](fill=False)
     for j in range(n, (n + W - 1) // W * W):
@@ -73,7 +73,7 @@ def _softmax[
             else:
                 for i in range(n - j):
                     v[i] += mask[unsafe_offset=j + i]
-        # A negative scale has turned the padding around.
+        # A negative scale has flipped the sign of the padding.
         if j + W > n:
             for i in range(n - j, W):
                 v[i] = -inf[C]()
@@ -114,7 +114,7 @@ def _one_query[
     s: Sizes,
     scores: Pointer[mut=True, Scalar[C], _],
 ):
-    """A single query reads each key and value once, so that copying them would not pay off."""
+    """For a single query, which reads each key and value once: panels would not repay the copy."""
     for j in range(seen):
         var key = k.unsafe_offset(j * s.key_heads * s.width)
         var sums = SIMD[C, W](0)
@@ -167,7 +167,7 @@ struct Sizes(ImplicitlyCopyable, TrivialRegisterPassable):
 
 @fieldwise_init
 struct Steps(ImplicitlyCopyable, TrivialRegisterPassable):
-    """How far a mask goes on with the batch, the head and the query; 0 where it is shared."""
+    """The mask's strides along batch, head and query; 0 where it is broadcast."""
 
     var batch: Int
     var head: Int
@@ -217,7 +217,7 @@ def attend[
                     s,
                     scores.unsafe_ptr(),
                 )
-            _ = scores^  # it must outlive the pointer into it
+            _ = scores^  # must outlive the pointer into it
 
         sync_parallelize(single, tasks)
         return
@@ -306,7 +306,7 @@ def attend[
                 while d < s.value_width:
                     y[unsafe_offset=d] = o[unsafe_offset=d] * factor
                     d += 1
-        # The lists must outlive the pointers into them.
+        # These lists must outlive the pointers into them.
         _ = keys^
         _ = values^
         _ = scores^
@@ -320,8 +320,8 @@ def attend[
 struct Attention[causal: Bool]:
     """Softmax(scale * query @ key.T) @ value over [batch, length, heads, width].
 
-    Key and value may have fewer heads, each of which serves a group of the query's. If `causal`, a
-    query sees the keys up to its own place.
+    Key and value may have fewer heads, each of which is shared by a group of the query's heads. If
+    `causal`, a query attends to the keys up to its own position.
     """
 
     @staticmethod
@@ -360,7 +360,7 @@ struct Attention[causal: Bool]:
 struct MaskedAttention:
     """The same with a mask that is added to the scores: [batch or 1, heads or 1, queries or 1, keys].
 
-    A query that sees no key, all its scores being -inf, gets zeros.
+    The result is zero for a query with no visible key, all of its scores being -inf.
     """
 
     @staticmethod
@@ -405,10 +405,10 @@ struct MaskedAttention:
 
 @extensibility.register("tmb_causal_mask")
 struct CausalMask:
-    """0 where a query sees a key (up to its own place), else -inf.
+    """0 where a query may attend to a key (up to its own position), else -inf.
 
-    `like` only ties the mask to the run: MAX would fold a mask of constants while compiling, by
-    compiling and running it, which takes longer than all the rest.
+    `like` only makes the mask depend on an input: MAX would fold a constant mask by compiling and
+    running a program, which takes longer than the rest of the compile.
     """
 
     @staticmethod

@@ -1,7 +1,7 @@
-"""Convolutions in PyTorch's own layout as products of the filters with panels of patches.
+"""Convolutions in PyTorch's layout, as products of the filters with panels of patches.
 
-A panel holds what `N` neighbouring places of the output see of the input, and is made right before
-it is used. MAX's own convolution wants channels last, and takes seconds to compile for every window.
+A panel holds the inputs of `N` adjacent output positions, and is filled right before it is used.
+MAX's own convolution needs channels last, and takes seconds to compile for every window.
 """
 
 import extensibility
@@ -18,9 +18,9 @@ from .tiles import GRAIN, ROWS_TOGETHER, TASKS, multiply_all
 def _source(
     place: Int, tap: Int, window: Pointer[Scalar[DType.int64], _], dim: Int, size: Int
 ) -> Int:
-    """Where a tap of the filter reads along one dim, or -1: nowhere.
+    """The position that a tap of the filter reads along one dim; -1 for padding.
 
-    The input has `spread - 1` zeros between its values.
+    The input is read with `spread - 1` zeros between its values.
     """
     var stride = Int(window[unsafe_offset=dim])
     var pad = Int(window[unsafe_offset = 3 + dim])
@@ -84,7 +84,7 @@ struct Convolution:
         def pack(
             panel: Pointer[mut=True, Scalar[T], _], source: Pointer[Scalar[T], _], first: Int
         ) {pp, wp, n, channels, taps, depth, height, width, kh, kw}:
-            """What the places from `first` on see, as [channel, tap, place]."""
+            """Fill a panel, [channel, tap, position], for the positions from `first` on."""
             var plane = depth * height * width
             var columns = min(N, n - first)
             var out_w = Int(pp[unsafe_offset=2])
@@ -144,7 +144,7 @@ struct Convolution:
                     min(N, n - first),
                     sums,
                 )
-            _ = scratch^  # they must outlive the pointers into them
+            _ = scratch^  # must outlive the pointers into it
             _ = panel_scratch^
 
         sync_parallelize(task, tasks)

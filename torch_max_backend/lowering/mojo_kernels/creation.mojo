@@ -1,4 +1,4 @@
-"""Tensors made from nothing."""
+"""Creation of tensors."""
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
@@ -9,8 +9,8 @@ from max.gpu.host import DeviceContext
 struct Iota:
     """0, 1, 2, ...
 
-    `like` is not read, it only ties the result to the run: MAX folds what it computes from constants
-    alone while compiling, by compiling and running it, which takes longer than all the rest.
+    `like` is not read, it only makes the result depend on an input: MAX folds expressions of
+    constants by compiling and running a program, which takes longer than the rest of the compile.
     """
 
     @staticmethod

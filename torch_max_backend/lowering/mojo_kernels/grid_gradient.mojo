@@ -1,8 +1,8 @@
 """The gradients of grid_sample, for images and for volumes: an image is a volume of one layer.
 
 Composed of MAX's ops they crash its compiler, and would read the image once for each of up to 64
-taps. The numbers come as an int64 tensor (depth, height, width, interpolation mode, padding mode,
-align_corners), so that one compiled kernel serves every form.
+taps. The sizes and modes are an int64 tensor (depth, height, width, interpolation mode, padding
+mode, align_corners), so that all of them share one compiled kernel.
 """
 
 import extensibility
@@ -16,14 +16,14 @@ comptime NEAREST = 1
 comptime ZEROS = 0
 comptime REFLECTION = 2
 comptime A = -0.75
-"""Of PyTorch's cubic convolution."""
+"""The parameter of PyTorch's cubic convolution."""
 
 
 @always_inline
 def _padded[
     T: DType
 ](x: Scalar[T], size: Int, padding: Int, align: Bool) -> SIMD[T, 2]:
-    """Where a coordinate reads, and the derivative of that place."""
+    """The pixel position of a coordinate, and its derivative."""
     var at = x
     var slope = Scalar[T](1)
     if padding == REFLECTION:
@@ -48,7 +48,7 @@ def _padded[
 
 @always_inline
 def _near[T: DType](x: Scalar[T]) -> SIMD[T, 2]:
-    """A cubic weight at most 1 away, and its derivative."""
+    """The cubic weight at a distance of at most 1, and its derivative."""
     comptime a = Scalar[T](A)
     return SIMD[T, 2](
         ((a + 2) * x - (a + 3)) * x * x + 1, (3 * (a + 2) * x - 2 * (a + 3)) * x
@@ -57,7 +57,7 @@ def _near[T: DType](x: Scalar[T]) -> SIMD[T, 2]:
 
 @always_inline
 def _far[T: DType](x: Scalar[T]) -> SIMD[T, 2]:
-    """A cubic weight between 1 and 2 away, and its derivative."""
+    """The cubic weight at a distance between 1 and 2, and its derivative."""
     comptime a = Scalar[T](A)
     return SIMD[T, 2](
         ((a * x - 5 * a) * x + 8 * a) * x - 4 * a, (3 * a * x - 10 * a) * x + 8 * a
@@ -65,7 +65,7 @@ def _far[T: DType](x: Scalar[T]) -> SIMD[T, 2]:
 
 
 struct _Taps[T: DType](ImplicitlyCopyable, Movable):
-    """What is read along one dim: up to four places (-1: outside), weights, their derivatives."""
+    """Up to four positions that are read along one dim (-1: outside), weights, and derivatives."""
 
     var count: Int
     var places: SIMD[DType.int64, 4]
@@ -119,7 +119,7 @@ struct _Taps[T: DType](ImplicitlyCopyable, Movable):
         weight: Scalar[Self.T],
         slope: Scalar[Self.T],
     ):
-        # Compared as a float: NaN and what is far away have no integer.
+        # Compared as a float: NaN and very large values do not fit an integer.
         var inside = place >= 0 and place <= Scalar[Self.T](size - 1)
         self.places[tap] = Int64(Int(place)) if inside else Int64(-1)
         self.weights[tap] = weight
@@ -130,7 +130,7 @@ struct _Taps[T: DType](ImplicitlyCopyable, Movable):
 struct GridGradient:
     """The gradients of the image [batch, channels, pixels] and of the grid [batch, points, dims].
 
-    The grid names the last dim first.
+    The grid's coordinates begin with the last dim.
     """
 
     @staticmethod
@@ -197,7 +197,7 @@ struct GridGradient:
                             slopes[2] += read * x.weights[i] * y.weights[j] * z.slopes[k]
                 var grid_gradient = gg.unsafe_offset((batch * points + point) * dims)
                 for dim in range(dims):
-                    # Rounding has no slope, whatever was read.
+                    # The derivative of rounding is 0.
                     grid_gradient[unsafe_offset=dim] = slopes[dim] if mode != NEAREST else Scalar[T](0)
 
         sync_parallelize(task, input.dim_size(0))

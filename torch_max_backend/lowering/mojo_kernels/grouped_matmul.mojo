@@ -1,4 +1,4 @@
-"""Rows in groups, each group times a matrix of its own."""
+"""Products of groups of rows, each group with its own matrix."""
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
@@ -13,7 +13,7 @@ from .lines import task_count, wide
 struct GroupedMatmul[transposed: Bool]:
     """Rows up to ends[0] times matrix 0, the next up to ends[1] times matrix 1; the rest are zeros.
 
-    `matrices` is [group, k, n], or [group, n, k] if `transposed`. 16-bit floats are added up in
+    `matrices` is [group, k, n], or [group, n, k] if `transposed`. 16-bit floats are accumulated in
     float32.
     """
 

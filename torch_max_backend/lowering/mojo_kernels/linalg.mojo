@@ -1,7 +1,7 @@
-"""Factorisations of small dense matrices and solving with them, one matrix per task.
+"""Factorizations of small dense matrices, and solvers that use them, one matrix per task.
 
-LU with partial pivoting, Cholesky, Householder's QR, triangular systems; pivots, signs and `info` are LAPACK's. Plain
-loops: for what models do with matrices of some dozens of rows, not for large systems.
+LU with partial pivoting, Cholesky, Householder QR, triangular systems; pivots, signs and `info` as
+in LAPACK. Plain loops, for matrices of some dozens of rows as in models, not for large systems.
 """
 
 import extensibility
@@ -40,7 +40,7 @@ def _reflect[
     c: Int,
     factor: Scalar[T],
 ):
-    """Column `c` of y, reflected by column `j` of v, of which the 1 at row j is not stored."""
+    """Reflect column `c` of y by column `j` of v, whose 1 at row j is not stored."""
     var dot = y[unsafe_offset = j * columns + c]
     for i in range(j + 1, rows):
         dot += v[unsafe_offset = i * stride + j] * y[unsafe_offset = i * columns + c]
@@ -52,7 +52,7 @@ def _reflect[
 
 @extensibility.register("tmb_lu_factor")
 struct LuFactor[pivot: Bool]:
-    """L below the diagonal and U above, the row that each row was swapped with, the first zero."""
+    """L below the diagonal and U above, the row that each row was swapped with, and `info`."""
 
     @staticmethod
     def execute[
@@ -104,7 +104,7 @@ struct LuFactor[pivot: Bool]:
 
 @extensibility.register("tmb_permute_by_pivots")
 struct PermuteByPivots[inverse: Bool]:
-    """Rows swapped as the pivots of an LU factorisation say, or swapped back."""
+    """Swap rows by the pivots of an LU factorization, or swap them back."""
 
     @staticmethod
     def execute[
@@ -140,7 +140,7 @@ struct PermuteByPivots[inverse: Bool]:
 
 @extensibility.register("tmb_solve_triangular")
 struct SolveTriangular[upper: Bool, unit: Bool]:
-    """The X of A X = B, where A is triangular; its other half is not read."""
+    """The solution X of A X = B with a triangular A, whose other half is not read."""
 
     @staticmethod
     def execute[
@@ -186,9 +186,9 @@ struct SolveTriangular[upper: Bool, unit: Bool]:
 
 @extensibility.register("tmb_cholesky")
 struct Cholesky:
-    """The lower factor of each matrix, of which only the lower half is read, and where it ends.
+    """The lower factor of each matrix, whose lower half alone is read, and LAPACK's `info`.
 
-    From a minor on that is not positive definite, the factor is left as the matrix was.
+    From the first minor that is not positive definite on, the factor is a copy of the matrix.
     """
 
     @staticmethod
@@ -237,7 +237,7 @@ struct Cholesky:
 
 @extensibility.register("tmb_geqrf")
 struct Geqrf:
-    """R above the diagonal, below it the reflectors (1, v) of Q, and their factors tau."""
+    """R above the diagonal, the reflectors (1, v) of Q below it, and their factors tau."""
 
     @staticmethod
     def execute[
@@ -286,7 +286,7 @@ struct Geqrf:
 
 @extensibility.register("tmb_apply_reflectors")
 struct ApplyReflectors[transpose: Bool]:
-    """Q C or Q' C, where Q is the product of the reflectors that geqrf leaves."""
+    """Q C or Q' C, where Q is the product of the reflectors from geqrf."""
 
     @staticmethod
     def execute[

@@ -1,7 +1,7 @@
-"""What kernels over lines of a tensor share.
+"""Code shared by the kernels that work on lines of a tensor.
 
-A tensor is seen as [outer, n, inner] and a kernel works along the middle axis, so any axis of a
-contiguous tensor is served without a copy. NaN is the greatest value, as in PyTorch.
+A tensor is seen as [outer, n, inner], and a kernel works along the middle axis, so that no axis of
+a contiguous tensor needs a copy. NaN is the greatest value, as in PyTorch.
 """
 
 from std.math import isnan
@@ -9,15 +9,15 @@ from std.math import isnan
 from .math.exponential import exp, log
 
 comptime GRAIN = 128 * 1024
-"""Multiplications of a task that reads each number once: fewer cost less than waking another thread."""
+"""Multiplications per task if each number is read once: fewer would not repay waking a thread."""
 
 comptime TOGETHER = 4
-"""Sums in flight: enough to hide the latency of an addition."""
+"""Independent partial sums: enough to hide the latency of an addition."""
 
 
 @always_inline
 def task_count(lines: Int, length: Int) -> Int:
-    """How many tasks to cut `lines` into: enough for any machine, none too small to pay off."""
+    """The number of tasks for `lines`: enough for any machine, and none too small."""
     return max(1, min(lines, min(64, lines * length // 8192)))
 
 
@@ -50,7 +50,7 @@ def extreme[
 
 @always_inline
 def precedes[descending: Bool, dtype: DType](a: Scalar[dtype], b: Scalar[dtype]) -> Bool:
-    """Whether `a` must come before `b`; never for equals."""
+    """Whether `a` must come before `b`; False if they are equal."""
     comptime if descending:
         return a > b or (is_nan(a) and not is_nan(b))
     else:
@@ -59,7 +59,7 @@ def precedes[descending: Bool, dtype: DType](a: Scalar[dtype], b: Scalar[dtype])
 
 @always_inline
 def wins[largest: Bool, dtype: DType](a: Scalar[dtype], b: Scalar[dtype]) -> Bool:
-    """Whether `a` replaces the extremum `b` found before it. NaN wins and stays."""
+    """Whether `a` replaces `b`, the extremum so far. The first NaN is the extremum."""
     if is_nan(b):
         return False
     comptime if largest:
@@ -69,7 +69,7 @@ def wins[largest: Bool, dtype: DType](a: Scalar[dtype], b: Scalar[dtype]) -> Boo
 
 
 def accumulator(dtype: DType) -> DType:
-    """PyTorch scans float32 in float64 and 16-bit floats in float32."""
+    """The dtype of a scan: PyTorch scans float32 in float64, and 16-bit floats in float32."""
     if dtype == DType.float32:
         return DType.float64
     if dtype == DType.float16 or dtype == DType.bfloat16:
@@ -78,7 +78,7 @@ def accumulator(dtype: DType) -> DType:
 
 
 def wide(dtype: DType) -> DType:
-    """16-bit floats are computed in float32."""
+    """The dtype to compute in: float32 for 16-bit floats."""
     if dtype == DType.float16 or dtype == DType.bfloat16:
         return DType.float32
     return dtype

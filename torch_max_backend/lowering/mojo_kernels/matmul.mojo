@@ -1,7 +1,7 @@
 """Products of any two matrices, batched or not.
 
-MAX's own matmul takes as long to compile as everything else in a small graph together. This one
-copies the right operand into panels as it goes and shares its inner loop with the others.
+MAX's own matmul takes as long to compile as everything else in a small graph. This one copies the
+right operand into panels while it runs, and shares its inner loop with the other products.
 """
 
 import extensibility
@@ -14,10 +14,10 @@ from std.sys.info import simd_width_of
 from .tiles import GRAIN, ROWS_TOGETHER, TASKS, multiply_all
 
 comptime FEW = 4
-"""So few rows do not pay for a panel: the right operand is read where it is."""
+"""With so few rows a panel costs more than it saves: the right operand is read in place."""
 
 comptime STRIP = 512
-"""Columns whose sums stay in the first cache while `FEW` rows pass by."""
+"""Columns whose sums stay in the L1 cache for `FEW` rows."""
 
 
 @always_inline
@@ -30,7 +30,7 @@ def _pack[
     n: Int,
     first: Int,
 ):
-    """Columns `first` to `first + N` of a matrix as [k, N], zeros where it has no more."""
+    """Columns `first` to `first + N` of a matrix as [k, N], with zeros after the last one."""
     var columns = min(N, n - first)
     comptime if transposed:
         if columns < N:
@@ -116,8 +116,8 @@ def _few_rows[
 struct Matmul[transposed: Bool]:
     """`left @ right` of [m, k] and [k, n], or of batches [b, m, k] and [b, k, n].
 
-    `transposed`: right is stored as [n, k]. It may be of a narrower dtype than the rest. A batch
-    of one serves all.
+    `transposed`: right is stored as [n, k]. It may have a narrower dtype than the rest. A batch of
+    size 1 is broadcast.
     """
 
     @staticmethod
@@ -192,7 +192,7 @@ struct Matmul[transposed: Bool]:
                     while c < columns:
                         to[unsafe_offset = r * n + c] = line[unsafe_offset=c]
                         c += 1
-            _ = scratch^  # they must outlive the pointers into them
+            _ = scratch^  # must outlive the pointers into it
             _ = panel_scratch^
 
         sync_parallelize(task, tasks)

@@ -1,7 +1,7 @@
 """One row times a matrix that is stored as its transpose, as `nn.Linear` stores its weight.
 
-A single token reads every weight once, so memory decides: each task streams whole rows of the
-weight, and no copy in another layout is needed. Halves are summed in float32.
+A single token reads every weight once, so memory bandwidth is the limit: each task streams whole
+rows of the weight, and no copy in another layout is needed. 16-bit floats are summed in float32.
 """
 
 import extensibility
@@ -25,11 +25,11 @@ def _rows[
     first: Int,
     last: Int,
 ):
-    """Results of the blocks from `first` to `last`, each of TOGETHER rows of the weight."""
+    """The results of the blocks from `first` to `last`, each of TOGETHER rows of the weight."""
     comptime C = wide(T)
     comptime W = simd_width_of[C]()
     for b in range(first, last):
-        # The last block begins early rather than being short.
+        # The last block overlaps the one before instead of being short.
         var row = max(0, min(b * TOGETHER, n - TOGETHER))
         var rows = min(TOGETHER, n)
         var p0 = wp.unsafe_offset(row * k)
@@ -103,7 +103,7 @@ struct MatVec:
 
 @extensibility.register("tmb_matvec_group")
 struct MatVecGroup:
-    """Three products with the same x, side by side: the threads are woken once."""
+    """Three products with the same x, concatenated: the threads are woken once."""
 
     @staticmethod
     def execute[

@@ -10,14 +10,14 @@ from std.sys.info import simd_width_of
 from .lines import TOGETHER, task_count
 
 comptime RUN = 64
-"""Additions to one lane before it is put aside: a long row's sum keeps its digits."""
+"""Additions to one lane before its partial sum goes to the total: long sums lose digits."""
 
 
 @always_inline
 def _sum[
     squares: Bool, C: DType, T: DType, W: Int
 ](row: Pointer[Scalar[T], _], n: Int, centre: Scalar[C]) -> Scalar[C]:
-    """Sum of the row, or of its squared distances from `centre`."""
+    """The sum of the row, or of its squared distances from `centre`."""
 
     @always_inline
     def term[width: Int](j: Int) {row, centre} -> SIMD[C, width]:
@@ -124,7 +124,7 @@ struct LayerNorm:
 
 @extensibility.register("tmb_rms_norm")
 struct RmsNorm:
-    """Rows over the root of their mean square, times gamma."""
+    """Rows divided by the root of their mean square, times gamma."""
 
     @staticmethod
     def execute[

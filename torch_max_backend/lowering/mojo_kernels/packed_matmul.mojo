@@ -1,4 +1,4 @@
-"""A matmul whose right operand was copied into panels beforehand."""
+"""A matmul with a right operand that was packed into panels beforehand."""
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
@@ -81,7 +81,7 @@ struct PackedMatmul[columns: Int]:
                         for r in range(rows):
                             for c in range(columns):
                                 to[unsafe_offset = r * n + c] = sums[unsafe_offset = r * N + c]
-            _ = scratch^  # it must outlive the pointer into it
+            _ = scratch^  # must outlive the pointer into it
 
         if copiers == 1:
             copy(0)

@@ -154,7 +154,7 @@ struct Signbit(ElementwiseUnaryMixedOp):
     def elementwise[
         dtype: DType, out_dtype: DType, width: SIMDLength
     ](x: SIMD[dtype, width]) -> SIMD[out_dtype, width]:
-        # -0.0 and negative NaNs count.
+        # -0.0 and negative NaNs have the sign bit set too.
         comptime if dtype.is_floating_point():
             var sign = copysign(SIMD[dtype, width](1), x)
             return sign.lt(0).cast[out_dtype]()

@@ -1,8 +1,8 @@
 """Pooling over [planes, depth, height, width], forward and backward.
 
-MAX's own pools drop NaN, return no indices and round ceil_mode's sizes up once too often. The
-windows come as an int64 tensor of 14 numbers, so that one compiled kernel serves every window:
-kernel, stride, padding, dilation (three each), then two flags that each kernel names.
+MAX's own pools drop NaN, return no indices and round ceil_mode's sizes up once too often. A window
+is an int64 tensor of 14 numbers, so that all windows share one compiled kernel: kernel size,
+stride, padding, dilation (three each), then two flags that each kernel describes.
 """
 
 import extensibility
@@ -28,7 +28,7 @@ struct _Volume(ImplicitlyCopyable, TrivialRegisterPassable):
 
 
 comptime _Window = SIMD[DType.int64, 16]
-"""The numbers of a window; adaptive ones need none."""
+"""The numbers of a window; adaptive windows have none."""
 
 
 @always_inline
@@ -41,9 +41,9 @@ def _read(numbers: Pointer[Int64, _]) -> _Window:
 
 @fieldwise_init
 struct _Span(ImplicitlyCopyable, TrivialRegisterPassable):
-    """What a window reads along one dim: every `step`th from `first` to before `end`.
+    """What a window reads along one dim: every `step`th position from `first` to before `end`.
 
-    `padded` is its length with what it has of the padding.
+    `padded` is its length including padding.
     """
 
     var first: Int
@@ -86,7 +86,7 @@ def _max_pool[
     inner: _Volume,
     planes: Int,
 ):
-    """Maximum and its position in the plane. NaN wins, the last of several; else the first."""
+    """The maximum and its position in the plane: the last NaN, else the first maximum."""
 
     def task(plane: Int) {yp, ip, xp, window, outer, inner}:
         var x = xp.unsafe_offset(plane * inner.count())
@@ -116,7 +116,7 @@ def _max_pool[
 
 @always_inline
 def _divisor[adaptive: Bool](d: _Span, h: _Span, w: _Span, window: _Window) -> Int:
-    """What a window's sum is divided by. Flags: count the padding; a fixed divisor or 0."""
+    """The divisor of a window's sum. Flags: whether padding counts; a fixed divisor, or 0."""
     comptime if not adaptive:
         if window[13] != 0:
             return Int(window[13])

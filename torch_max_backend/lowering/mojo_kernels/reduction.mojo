@@ -1,4 +1,4 @@
-"""Extrema and scans along lines, with NaN as PyTorch has it."""
+"""Extrema and scans along lines, with PyTorch's treatment of NaN."""
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
@@ -14,7 +14,7 @@ from .math.exponential import exp, log1p
 
 @extensibility.register("tmb_amax")
 struct AMax[largest: Bool]:
-    """The extremum of each line; NaN if it holds one."""
+    """The extremum of each line; NaN if the line has one."""
 
     @staticmethod
     def execute[
@@ -103,7 +103,7 @@ struct AMax[largest: Bool]:
 
 @extensibility.register("tmb_extremum")
 struct Extremum[largest: Bool]:
-    """The extremum of each line and where it stands first; the first NaN wins."""
+    """The extremum of each line and its first index; the first NaN if there is one."""
 
     @staticmethod
     def execute[
@@ -143,7 +143,7 @@ struct Extremum[largest: Bool]:
 
 @extensibility.register("tmb_cumulative_extremum")
 struct CumulativeExtremum[largest: Bool]:
-    """The extremum so far and where it stands last, along each line."""
+    """The extremum so far and its last index, along each line."""
 
     @staticmethod
     def execute[

@@ -10,7 +10,7 @@ from .lines import precedes, task_count
 
 @extensibility.register("tmb_sort")
 struct Sort[descending: Bool]:
-    """The first of each line's values in order, as many as the outputs hold; equals keep theirs."""
+    """The first values of each line in stable order, as many as fit the outputs, and indices."""
 
     @staticmethod
     def execute[
@@ -37,14 +37,14 @@ struct Sort[descending: Bool]:
 
         @always_inline
         def task(t: Int) {xp, vp, ip, n, k, inner, lines, tasks, few}:
-            var room = k if few else n
-            var left = List[Scalar[T]](length=room, fill=Scalar[T](0))
-            var left_at = List[Int64](length=room, fill=Int64(0))
+            var capacity = k if few else n
+            var left = List[Scalar[T]](length=capacity, fill=Scalar[T](0))
+            var left_at = List[Int64](length=capacity, fill=Int64(0))
             var right = List[Scalar[T]](length=0 if few else n, fill=Scalar[T](0))
             var right_at = List[Int64](length=0 if few else n, fill=Int64(0))
             for r in range(lines * t // tasks, lines * (t + 1) // tasks):
                 var p = xp.unsafe_offset(r // inner * n * inner + r % inner)
-                # Runs are sorted by insertion: one run of k for a few, else many to be merged.
+                # Insertion sort of runs: a single run of k if k is small, else many, merged below.
                 for j in range(n):
                     var v = p[unsafe_offset = j * inner]
                     var low = 0
@@ -96,7 +96,7 @@ struct Sort[descending: Bool]:
 
 @extensibility.register("tmb_mode")
 struct Mode:
-    """Of sorted lines: the most frequent value, the smallest of these, and where it stands last."""
+    """The smallest of the most frequent values of each sorted line, and its last index."""
 
     @staticmethod
     def execute[

@@ -1,6 +1,6 @@
-"""Kernels of special functions and of polynomials with their degree. Sorted by name.
+"""Kernels of special functions, and of orthogonal polynomials of any degree. Sorted by name.
 
-One number at a time: their loops end where the number's own series ends.
+They compute one number at a time, because the length of a loop depends on the number.
 """
 
 import extensibility

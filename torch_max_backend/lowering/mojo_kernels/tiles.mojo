@@ -1,7 +1,7 @@
 """The inner loop of every product: rows of a left operand times a panel of the right one.
 
-A panel has two vectors' columns. A depth of it stays in the first cache while all rows of a block
-pass by, six at a time, which with two vectors fill the registers of an x86 core.
+A panel has the columns of two vectors. A depth of it stays in the L1 cache for all rows of a block,
+six at a time: with two vectors these fill the registers of an x86 core.
 """
 
 from std.sys.info import size_of
@@ -11,16 +11,16 @@ comptime TILE = 6
 """Rows of a tile."""
 
 comptime DEPTH = 256
-"""Depth of a panel that is used at once. It is added up by itself: long sums lose digits."""
+"""The depth of a panel that is used at once, with its own sum: long sums lose digits."""
 
 comptime ROWS_TOGETHER = 42 * TILE
-"""Rows of a block: a depth of their left operand is in the second cache while panels pass by."""
+"""Rows of a block: a depth of their left operand stays in the L2 cache for all panels."""
 
 comptime GRAIN = 384 * 1024
-"""Multiplications of a task: doing fewer costs less than waking another thread."""
+"""Multiplications per task: fewer would not repay waking another thread."""
 
 comptime TASKS = 12
-"""Tasks for each thread: what a thread cannot do because its core is taken, the others do."""
+"""Tasks per thread, so that other threads can take over if one's core is busy."""
 
 
 @always_inline
@@ -35,7 +35,7 @@ def _tile[
     to_stride: Int,
     more: Bool,
 ):
-    """`rows` rows of a times a panel of V vectors."""
+    """`rows` rows of `a` times a panel of V vectors."""
     comptime N = V * W
     var total = Array[SIMD[T, W], rows * V](fill=0)
     for j in range(depth):
@@ -58,7 +58,7 @@ def _tile[
 
 @always_inline
 def _fetch[T: DType](a: Pointer[Scalar[T], _], count: Int):
-    """Have numbers brought into the second cache."""
+    """Prefetch numbers into the L2 cache."""
     comptime line = 64 // size_of[T]()
     comptime how = PrefetchOptions().for_read().medium_locality().to_data_cache()
     for at in range(0, count, line):
@@ -77,10 +77,10 @@ def multiply[
     to_stride: Int,
     more: Bool = False,
 ):
-    """Rows of a, `stride` apart, times a panel; `more` adds to what is there.
+    """Rows of `a`, `stride` apart, times a panel; with `more`, added to the output.
 
-    `interleaved`: a is as `interleave` makes it, and `stride` is its depth.
-    `fetches`: the panel used next lies behind this one; it comes from memory meanwhile.
+    `interleaved`: `a` comes from `interleave`, and `stride` is its depth.
+    `fetches`: the next panel follows this one in memory, and is prefetched meanwhile.
     """
     var r = 0
     var next = panel.unsafe_offset(depth * V * W)
@@ -123,7 +123,7 @@ def multiply_all[
     columns: Int,
     scratch: Pointer[mut=True, Scalar[T], _],
 ):
-    """Rows of a times all `k` of a panel, of which `columns` are wanted; `scratch` is a block's."""
+    """Rows of `a` times a whole panel, of which `columns` are stored; `scratch` is one block."""
     comptime N = V * W
     for start in range(0, max(k, 1), DEPTH):
         var depth = min(DEPTH, k - start)
@@ -149,7 +149,7 @@ def interleave[
     stride: Int,
     depth: Int,
 ):
-    """Up to `TILE` rows of a as [depth, TILE]: read one after the other, however long a row is."""
+    """Up to `TILE` rows of `a` as [depth, TILE], so that memory is read in order."""
     if rows == TILE:
         for j in range(depth):
             comptime for i in range(TILE):

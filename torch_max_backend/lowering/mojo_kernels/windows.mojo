@@ -1,7 +1,7 @@
-"""Windows put back into their image: the transpose of im2col.
+"""Windows summed back into their image: the transpose of im2col.
 
-MAX's fold leaves the padding out of its positions. The numbers come as an int64 tensor (kernel,
-dilation, padding, stride; two each), so that one compiled kernel serves every window.
+MAX's fold ignores the padding in its positions. A window is an int64 tensor (kernel size, dilation,
+padding, stride; two each), so that all windows share one compiled kernel.
 """
 
 import extensibility

@@ -22,7 +22,7 @@ def divide[
 def _int_quotient[
     dtype: DType, width: SIMDLength, //
 ](x: SIMD[dtype, width], y: SIMD[dtype, width]) -> SIMD[dtype, width]:
-    # Truncated. x / 0 and MIN / -1 stop the process on x86: 0 stands for the one, -x for the other.
+    # Truncated. x / 0 and MIN / -1 trap on x86; here they give 0 and -x.
     var zero = y.eq(0)
     comptime if dtype.is_unsigned():
         return zero.select(SIMD[dtype, width](0), x / zero.select(SIMD[dtype, width](1), y))
@@ -60,7 +60,7 @@ def fmod[
 def _points_away[
     dtype: DType, width: SIMDLength, //
 ](mod: SIMD[dtype, width], y: SIMD[dtype, width]) -> SIMD[DType.bool, width]:
-    """Where a remainder that C rounds towards zero has another sign than Python's."""
+    """Where C's remainder, rounded towards zero, has a different sign from Python's."""
     return mod.ne(0) & (y.lt(0) ^ mod.lt(0))
 
 
@@ -77,7 +77,7 @@ def floor_divide[
     dtype: DType, width: SIMDLength, //
 ](x: SIMD[dtype, width], y: SIMD[dtype, width]) -> SIMD[dtype, width]:
     comptime if dtype.is_floating_point():
-        # Python's: from the exact remainder, so that the quotient is not rounded up to an integer.
+        # As in Python, from the exact remainder, so that the quotient is not rounded up.
         var mod = fmod(x, y)
         var div = (x - mod) / y
         div -= _points_away(mod, y).cast[dtype]()
@@ -122,7 +122,7 @@ def pow[
     comptime if dtype.is_floating_point():
         return float_pow(x, y)
     else:
-        # By squaring. Negative powers of ints are 0, but for 1 and -1, as in PyTorch.
+        # By squaring. Negative powers of ints are 0, except of 1 and -1, as in PyTorch.
         var negative = y.lt(0)
         var n = negative.select(y & 1, y)
         var usable = ~negative | x.eq(1) | x.eq(SIMD[dtype, width](0) - 1)
@@ -139,7 +139,7 @@ def pow[
 def extremum[
     dtype: DType, width: SIMDLength, //, largest: Bool, nan_wins: Bool
 ](x: SIMD[dtype, width], y: SIMD[dtype, width]) -> SIMD[dtype, width]:
-    """The larger or the smaller of two. Of a NaN and a number it is the NaN if `nan_wins`."""
+    """The larger or the smaller of two. Of a NaN and a number, the NaN if `nan_wins`."""
     comptime if dtype.is_floating_point():
         var first = isnan(x if nan_wins else y)
         comptime if largest:
@@ -160,7 +160,7 @@ def nextafter[
 ](x: SIMD[dtype, width], y: SIMD[dtype, width]) -> SIMD[
     dtype, width
 ] where dtype.is_floating_point():
-    # The bits of a float, read as an int, count upwards away from zero.
+    # The bits of a float, read as an int, increase with its distance from zero.
     var bits = x.to_bits()
     var away = y.gt(x) ^ x.lt(0)
     var step = away.select(bits + 1, bits - 1)
@@ -176,7 +176,7 @@ def _times_log[
 ](x: SIMD[dtype, width], y: SIMD[dtype, width], log: SIMD[dtype, width]) -> SIMD[
     dtype, width
 ] where dtype.is_floating_point():
-    # 0 log(0) is 0, but a NaN stays one.
+    # 0 log(0) is 0, but 0 log(NaN) is NaN.
     return isnan(y).select(y, x.eq(0).select(SIMD[dtype, width](0), x * log))
 
 
@@ -212,7 +212,7 @@ def left_shift[
 def right_shift[
     dtype: DType, width: SIMDLength, //
 ](x: SIMD[dtype, width], y: SIMD[dtype, width]) -> SIMD[dtype, width]:
-    # Too far is as far as possible: the sign alone remains, or nothing.
+    # A shift by too many bits leaves only the sign, or 0.
     comptime last = SIMD[dtype, width](bit_width_of[dtype]() - 1)
     var outside = y.lt(0) | y.gt(last)
     var shifted = x >> outside.select(last, y)

@@ -1,4 +1,4 @@
-"""Bessel's functions of orders 0 and 1, and Airy's, of float64 numbers."""
+"""Bessel functions of orders 0 and 1, and the Airy function, of float64 numbers."""
 
 from std.math import copysign, isinf, isnan, sqrt
 from std.math.constants import pi
@@ -21,7 +21,7 @@ def airy_ai(x: Float64) -> Float64:
         return sqrt(x / 3) / pi * _k_integral(zeta, 1.0 / 3) * exp(-zeta)
     if x < -7:
         return _airy_far_left(a, zeta)
-    # Ai(0) f(x) + Ai'(0) g(x), where each term follows from the one three powers below.
+    # Ai(0) f(x) + Ai'(0) g(x), where each term is computed from the one three powers below.
     var f = Float64(1)
     var g = x
     var f_sum = f
@@ -39,7 +39,7 @@ def airy_ai(x: Float64) -> Float64:
 
 
 def _airy_far_left(a: Float64, zeta: Float64) -> Float64:
-    var sums = SIMD[DType.float64, 2](1, 0)  # of the even and of the odd terms, signs alternating
+    var sums = SIMD[DType.float64, 2](1, 0)  # even and odd terms, with alternating signs
     var term = Float64(1)
     for k in range(1, 24):
         var n = Float64(k)
@@ -57,7 +57,7 @@ def _airy_far_left(a: Float64, zeta: Float64) -> Float64:
 @no_inline
 def bessel_j[order: Int](x: Float64) -> Float64:
     if isinf(x):
-        return nan[DType.float64]()  # PyTorch's answer, from cos(inf)
+        return nan[DType.float64]()  # as in PyTorch, from cos(inf)
     comptime if order == 0:
         return libm["j0"](x)
     else:
@@ -157,7 +157,7 @@ def scaled_bessel_k[order: Int](x: Float64) -> Float64:
 def _k_integral(x: Float64, order: Float64) -> Float64:
     """Returns exp(x) K_order(x) for x > 1: the integral of exp(-x (cosh t - 1)) cosh(order t) over t > 0.
 
-    The integrand is analytic and falls faster than a Gaussian, so equidistant points do.
+    The integrand is analytic and falls faster than a Gaussian, so equidistant points suffice.
     """
     var step = 0.3 / sqrt(x)
     var total = Float64(0.5)

@@ -1,4 +1,4 @@
-"""Numbers that several functions need and the standard library does not name."""
+"""Constants of several functions that the standard library does not have."""
 
 comptime EULER = 0.57721566490153286061
 comptime LN2 = 0.69314718055994530942
@@ -8,4 +8,4 @@ comptime SQRT_TWO_BY_PI = 0.79788456080286535588
 comptime TWO_BY_SQRT_PI = 1.12837916709551257390
 
 comptime TINY = 1e-17
-"""A term that changes nothing beside 1."""
+"""A term so small that adding it to 1 gives 1."""

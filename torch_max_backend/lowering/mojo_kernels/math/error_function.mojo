@@ -19,7 +19,7 @@ def erf[
     comptime if on_libm[dtype]():
         return libm["erf"](x)
     else:
-        # Beyond 4 it is 1 in float32, and the library's polynomial overflows for large arguments.
+        # Above 4 it is 1 in float32, and the library's polynomial overflows for large arguments.
         return isnan(x).select(x, m.erf(x.clamp(-4, 4)))
 
 
@@ -27,7 +27,7 @@ def erf[
 def normal_cdf[
     dtype: DType, width: SIMDLength, //
 ](x: SIMD[dtype, width]) -> SIMD[dtype, width] where dtype.is_floating_point():
-    """The share of a normal distribution below x, as (1 + erf(x / sqrt(2))) / 2."""
+    """The normal distribution function, (1 + erf(x / sqrt(2))) / 2."""
     var t = x * SQRT_HALF
     comptime if on_libm[dtype]():
         return 0.5 * (1 + libm["erf"](t))
@@ -75,7 +75,7 @@ def erfc[
 def erfinv[
     dtype: DType, width: SIMDLength, //
 ](y: SIMD[dtype, width]) -> SIMD[dtype, width] where dtype.is_floating_point():
-    # A rational start in two ranges, then Newton steps on erf(x) - y.
+    # A rational estimate in two ranges, then Newton steps on erf(x) - y.
     var a = abs(y)
     var z = y * y
     var centre = (
@@ -140,8 +140,8 @@ def ndtri(p: Float64) -> Float64:
         return nan[DType.float64]()
     var tail = min(p, 1 - p)
     var t = sqrt(-2 * log(tail))
-    # A start that is right to three digits (Abramowitz and Stegun, 26.2.23), then Newton's steps on
-    # the logarithm of the tail.
+    # An estimate to three digits (Abramowitz and Stegun, 26.2.23), then Newton steps on the
+    # logarithm of the tail.
     var x = t - (2.515517 + t * (0.802853 + t * 0.010328)) / (
         1 + t * (1.432788 + t * (0.189269 + t * 0.001308))
     )

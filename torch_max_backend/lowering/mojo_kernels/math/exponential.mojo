@@ -1,6 +1,6 @@
 """Exponentials, logarithms and powers of floats.
 
-In the standard library exp(nan) is inf and exp2(200) is finite.
+The standard library's are not used, because there exp(nan) is inf and exp2(200) is finite.
 """
 
 import std.math as m
@@ -29,7 +29,7 @@ def taylor[dtype: DType](first: Int, last: Int, step: Int = 1) -> List[Scalar[dt
 def _two_to[
     dtype: DType, width: SIMDLength
 ](k: SIMD[DType.int32, width]) -> SIMD[dtype, width]:
-    """2^k, its exponent written as bits; `dtype` is float32 or float64."""
+    """2^k, by setting the bits of the exponent; `dtype` is float32 or float64."""
     comptime if dtype == DType.float64:
         var bits = (k.cast[DType.int64]() + 1023) << 52
         return SIMD[DType.float64, width](from_bits=bits.cast[DType.uint64]()).cast[dtype]()
@@ -72,7 +72,7 @@ def exp2[
     comptime if on_libm[dtype]():
         return libm["exp2"](x)
     elif dtype == DType.float32:
-        # The fraction is exact, so that only it is multiplied by ln2.
+        # The fraction is exact, so it alone is multiplied by ln2.
         var whole = round(x.clamp(-151, 129))
         var k = whole.cast[DType.int32]()
         var half = k >> 1
@@ -145,7 +145,7 @@ def log1p[
     comptime if on_libm[dtype]():
         return libm["log1p"](x)
     else:
-        # What rounding took from 1 + x is put back as a ratio.
+        # The rounding error of 1 + x is corrected by a ratio.
         var u = 1 + x
         var y = log(u) * (x / (u - 1))
         return u.eq(1).select(x, (isinf(u) & u.gt(0)).select(u, y))

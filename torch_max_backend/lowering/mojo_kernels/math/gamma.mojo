@@ -1,4 +1,4 @@
-"""The gamma function's logarithm, its derivative, the incomplete gamma functions, Hurwitz' zeta."""
+"""The logarithm of the gamma function, its derivative, incomplete gamma functions, Hurwitz zeta."""
 
 import std.math as m
 from std.math import copysign, floor, isinf, isnan
@@ -19,7 +19,7 @@ def _shifted_up[
 ](x: SIMD[DType.float64, width]) -> Tuple[
     SIMD[DType.float64, width], SIMD[DType.float64, width]
 ]:
-    # x + n >= 10 where Stirling's series is exact enough, and the product x (x+1) ... (x+n-1).
+    # x + n >= 10, where Stirling's series is exact enough, and the product x (x+1) ... (x+n-1).
     var up = x
     var product = SIMD[DType.float64, width](1)
     comptime for _ in range(10):
@@ -97,7 +97,7 @@ def digamma[
 
 @no_inline
 def zeta(x: Float64, q: Float64) -> Float64:
-    """Hurwitz' zeta function: the sum of (q + k)^-x over k >= 0, by Euler and Maclaurin."""
+    """Hurwitz zeta: the sum of (q + k)^-x over k >= 0, by the Euler-Maclaurin formula."""
     if x == 1:
         return inf[DType.float64]()
     if x < 1:
@@ -140,7 +140,7 @@ def zeta(x: Float64, q: Float64) -> Float64:
 
 @no_inline
 def igamma[upper: Bool](a: Float64, x: Float64) -> Float64:
-    """The regularised incomplete gamma function, lower (P) or upper (Q = 1 - P)."""
+    """The regularized incomplete gamma function, lower (P) or upper (Q = 1 - P)."""
     if isnan(a) or isnan(x) or a < 0 or x < 0:
         return nan[DType.float64]()
     if a == 0:
@@ -168,7 +168,7 @@ def igamma[upper: Bool](a: Float64, x: Float64) -> Float64:
                 break
         var lower = total * scale
         return 1 - lower if upper else lower
-    # Lentz' method for the continued fraction.
+    # Lentz's method for the continued fraction.
     var b = x + 1 - a
     var c = Float64(1e300)
     var d = 1 / b

@@ -1,4 +1,4 @@
-"""Calls of the C library, one lane at a time, which exists on the CPU only."""
+"""Calls of the C library, one lane at a time. It exists on the CPU only."""
 
 from std.ffi import external_call
 from std.math import isinf, isnan

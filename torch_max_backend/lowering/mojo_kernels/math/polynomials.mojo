@@ -1,4 +1,4 @@
-"""Orthogonal polynomials of a given degree, by their recurrences."""
+"""Orthogonal polynomials of a given degree, by their recurrence relations."""
 
 from std.utils.numerics import nan
 
@@ -60,7 +60,7 @@ def _linear[dtype: DType, //, family: Int](x: Scalar[dtype]) -> Scalar[dtype]:
 def _next[
     dtype: DType, //, family: Int
 ](x: Scalar[dtype], k: Scalar[dtype], q: Scalar[dtype], p: Scalar[dtype]) -> Scalar[dtype]:
-    """The polynomial of degree k + 1, of those of degrees k (`q`) and k - 1 (`p`)."""
+    """The polynomial of degree k + 1, from those of degrees k (`q`) and k - 1 (`p`)."""
     comptime if family == HERMITE_H:
         return 2 * (x * q - k * p)
     elif family == HERMITE_HE:
@@ -87,7 +87,7 @@ def _chebyshev_by_angle[family: Int](t: Float64, n: Float64) -> Float64:
 
 @always_inline
 def _whole[dtype: DType, //](degree: Scalar[dtype]) -> Int:
-    """A degree as an int, cut towards zero; -1 for what is none."""
+    """A degree as an int, truncated towards zero; -1 if it is not valid."""
     var wide = degree.cast[DType.float64]()
     if not (abs(wide) < 9e18):
         return -1

@@ -29,7 +29,7 @@ def sinh[
     comptime if on_libm[dtype]():
         return libm["sinh"](x)
     else:
-        # Half of e^|x| by its root, so that the result overflows and not the exponential.
+        # Half of e^|x| from its square root, so that it overflows only if the result does.
         var root = exp(abs(x) * 0.5)
         var half = 0.5 * root * root
         var far = copysign(half - 0.25 / half, x)
@@ -117,7 +117,7 @@ def atan2[
     else:
         var ax = abs(x)
         var ay = abs(y)
-        # inf/inf and 0/0 stand for the diagonal and the axis.
+        # inf/inf is the diagonal, and 0/0 the axis.
         var ratio = ax.eq(ay).select(
             ax.eq(0).select(SIMD[dtype, width](0), SIMD[dtype, width](1)), ay / ax
         )
