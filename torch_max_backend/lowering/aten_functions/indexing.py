@@ -41,6 +41,15 @@ def _flat(tensor: MaxTensor) -> MaxTensor:
     return ops.reshape(tensor, [shapes.numel(tensor.shape)])
 
 
+def number_true(mask: MaxTensor) -> MaxTensor:
+    """The flattened mask with k at the k-th True, counted from 0.
+
+    At a False it is the number of the last True before it, or -1. The number of True elements need
+    not be known.
+    """
+    return ops.cumsum(_flat(promotion.cast(mask, torch.int64)), 0) - _number(1, mask)
+
+
 def _flat_position(index: MaxTensor, dim: int, shape: Sequence[Size]) -> MaxTensor:
     """The positions of `gather` and `scatter` with `index` at `dim` in a flat tensor of `shape`."""
     position = promotion.cast(index, torch.int64)
@@ -149,8 +158,7 @@ def _put_masked(
         )
     if values.rank > rest and shapes.size(values.shape[0]) != 1:
         # The k-th True takes the k-th row.
-        count = _flat(promotion.cast(mask, torch.int64))
-        row = ops.max(ops.cumsum(count, 0) - _number(1, self), _number(0, self))
+        row = ops.max(number_true(mask), _number(0, self))
         rows = take_dim(values, 0, row)
         tail = [1] * (rest + 1 - values.rank)
         values = ops.reshape(rows, [*shapes.sizes(mask), *tail, *shapes.sizes(values)[1:]])
@@ -337,9 +345,8 @@ def aten_masked_scatter(
     self, mask = shapes.broadcast_to(self, shape), shapes.broadcast_to(mask, shape)
     if shapes.numel(source.shape) == 0 or 0 in shape:
         return self
-    # The k-th True takes the k-th element; the number of True elements need not be known.
-    taken = ops.cumsum(_flat(promotion.cast(mask, torch.int64)), 0) - _number(1, self)
-    position = ops.max(taken, _number(0, self))
+    # The k-th True takes the k-th element.
+    position = ops.max(number_true(mask), _number(0, self))
     values = ops.reshape(take_dim(_flat(source), 0, position), list(shape))
     return ops.where(mask, values, self)
 
@@ -351,9 +358,8 @@ def aten_masked_scatter_backward(
 ) -> MaxTensor:
     count = shapes.numel(sizes)
     mask = _flat(shapes.broadcast_to(mask, grad_output.shape))
-    taken = ops.cumsum(promotion.cast(mask, torch.int64), 0) - _number(1, grad_output)
     # What was not replaced goes to an extra last element, which is cut off.
-    position = ops.where(mask, taken, _number(count, grad_output))
+    position = ops.where(mask, number_true(mask), _number(count, grad_output))
     zeros = constants.full([shapes.size(count + 1)], 0, call.output.dtype, call.device)
     found = ops.scatter_nd(zeros, _flat(grad_output), ops.unsqueeze(position, 1))
     return ops.reshape(slice_dim(found, 0, 0, count), list(sizes))

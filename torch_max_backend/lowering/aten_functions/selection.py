@@ -8,6 +8,7 @@ import torch
 from max.graph import ops
 
 from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
+from torch_max_backend.lowering.aten_functions.indexing import number_true
 from torch_max_backend.lowering.aten_functions.shape import slice_dim
 from torch_max_backend.lowering.promotion import Operand, elementwise
 from torch_max_backend.lowering.registry import map_all, map_to
@@ -84,7 +85,7 @@ def aten_nonzero_static(self: MaxTensor, *, size: Size, fill_value: int = -1) ->
 
     count = shapes.numel(self.shape)
     found = ops.reshape(promotion.cast(self, torch.bool), [count])
-    order = ops.cumsum(promotion.cast(found, torch.int64), 0) - number(1)
+    order = number_true(found)
     # Zeros, and nonzeros after the first `size`, go to an extra last row, which is cut off.
     kept = ops.logical_and(found, ops.greater(number(size), order))
     row = ops.where(kept, order, number(size))
