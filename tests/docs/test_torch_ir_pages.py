@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,17 @@ def test_the_format_page_names_every_field(page: str) -> None:
     text = (DOCS / page).read_text(encoding="utf-8")
     fields = [*schema["properties"], *schema["$defs"]["node"]["properties"]]
     assert [field for field in fields if f"`{field}`" not in text] == []
+
+
+@pytest.mark.parametrize("page", ["torch_ir.md", "torch_ir.ko.md"])
+def test_the_table_of_files_lists_all_of_them(page: str) -> None:
+    table = (DOCS / page).read_text(encoding="utf-8").rpartition("\n## ")[2]
+    listed = re.findall(r"`([\w.]+/?)`", "".join(re.findall(r"^\|([^|]*)\|", table, re.M)))
+    folder = ROOT / "torch_ir"
+    files = {path.name for path in folder.iterdir() if path.is_file()} - {"py.typed"}
+    folders = {f"{path.parent.name}/" for path in folder.glob("*/__init__.py")}
+    dunders = {name for name in files if name.startswith("__")}
+    assert sorted(listed) == sorted((files | folders) - dunders)
 
 
 def parts(page: Path) -> tuple[list[str], int]:
