@@ -273,7 +273,7 @@ def _diff(args: argparse.Namespace) -> int:
 
 _MODEL_HELP = "package.module:name, or a folder with the config.json of a Hugging Face model"
 _FILE_HELP = "IR file (.json)"
-_WEIGHTS_HELP = "weight file (.safetensors, .pt, .pth, .bin), index of shards, or folder of one"
+_WEIGHTS_HELP = "weight file (.safetensors, .pt, .pth, .bin), index of shards, or a folder"
 
 
 def _parser() -> argparse.ArgumentParser:

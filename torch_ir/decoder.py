@@ -140,7 +140,7 @@ _NODE_OPTIONAL = frozenset({"out", "module", "module_type", "source"})
 
 
 class _GraphDecoder:
-    """Decodes the nodes of one graph; `known` holds every value that exists so far."""
+    """Decodes the nodes of one graph; `known` has every value so far."""
 
     def __init__(
         self, subgraphs: set[str], modules: dict[str, str], sources: dict[str, str]

@@ -284,7 +284,7 @@ def _drop_idle_dropout(ep: ExportedProgram) -> None:
 
 
 def _subgraphs_write(ep: ExportedProgram) -> bool:
-    """Whether a body of a higher-order op holds an in-place op."""
+    """Whether a body of a higher-order op contains an in-place op."""
     bodies = [m for m in ep.graph_module.modules() if isinstance(m, fx.GraphModule)]
     return any(
         node.op == "call_function" and (bool(_writes(node.target)) or _writes_hidden(node))

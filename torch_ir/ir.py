@@ -255,7 +255,7 @@ class IR:
     weight_aliases: dict[str, list[str]] = field(default_factory=dict)
     """state_dict key -> other keys of the same (tied) tensor."""
     non_persistent: list[str] = field(default_factory=list)
-    """Values of `weight_name_mapping` that no checkpoint holds: non-persistent buffers."""
+    """Values of `weight_name_mapping` that no checkpoint contains: non-persistent buffers."""
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -156,7 +156,7 @@ def bind_symbols(
                     wanted = evaluate(expected, values)
                 except ValueError as error:
                     raise ExecutionError(
-                        f"input {meta.name}: dimension {dim} is {size}, which is no value of "
+                        f"input {meta.name}: dimension {dim} is {size}, which does not match "
                         f"{expected} ({error}); expected {meta.describe()}, got {list(shape)}"
                     ) from error
             if size != wanted:

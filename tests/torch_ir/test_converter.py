@@ -9,17 +9,19 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import fx, nn
 
 from tests.torch_ir.roundtrip import node_of, roundtrip
 from tests.torch_ir.small_models import Calls
 from torch_ir import (
+    ConversionError,
     ExecutionError,
     WeightLoadError,
     execute_ir,
     extract_ir,
     verify_ir_with_state_dict,
 )
+from torch_ir.converter import _GraphConverter
 from torch_ir.ir import TensorRef
 
 X = torch.linspace(-2, 2, 24).reshape(4, 6)
@@ -265,7 +267,7 @@ def test_a_derived_size_whose_root_is_no_size_of_an_input(tmp_path: Path) -> Non
     ir = roundtrip(pairs, (torch.randn(6),), tmp_path, dynamic_shapes=(({0: 2 * n},),))
     x = torch.randn(8)
     assert torch.equal(execute_ir(ir, (x,)), x.reshape(-1, 2).sum(1))
-    with pytest.raises(ExecutionError, match="dimension 0 is 7, which is no value of 2"):
+    with pytest.raises(ExecutionError, match="dimension 0 is 7, which does not match 2"):
         execute_ir(ir, (torch.ones(7),))
     with pytest.raises(ExecutionError, match="= 51 must be at least 2 and at most 50"):
         execute_ir(ir, (torch.ones(102),))
@@ -311,3 +313,27 @@ def test_no_grad_region_is_put_in_line(tmp_path: Path) -> None:
 
     ir = roundtrip(Calls(function), (X,), tmp_path)
     assert not ir.subgraphs
+
+
+# --- graphs that torch.export does not produce -------------------------------------------------
+
+
+def convert_graph(graph: fx.Graph, owner: nn.Module) -> None:
+    module = fx.GraphModule(owner, graph)
+    _GraphConverter(module, "", {}).convert_body(module.graph)
+
+
+def test_kinds_of_nodes_that_an_ir_cannot_represent() -> None:
+    graph = fx.Graph()
+    graph.output(graph.call_module("fc", ()))
+    with pytest.raises(ConversionError, match="node fc has the kind 'call_module'"):
+        convert_graph(graph, nn.ModuleDict({"fc": nn.ReLU()}))
+    graph = fx.Graph()
+    graph.output(graph.get_attr("weight"))
+    with pytest.raises(ConversionError, match="reads the attribute weight, which is not a graph"):
+        convert_graph(graph, nn.Linear(1, 1))
+
+
+def test_a_graph_without_an_output() -> None:
+    with pytest.raises(ConversionError, match="has no output node"):
+        convert_graph(fx.Graph(), nn.Module())

@@ -9,7 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-from torch_ir import IR, ExecutionError, IRExecutor, WeightLoadError, execute_ir, extract_ir
+from torch_ir import (
+    IR,
+    ExecutionError,
+    IRExecutor,
+    TensorMeta,
+    WeightLoadError,
+    execute_ir,
+    extract_ir,
+)
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
@@ -124,3 +132,28 @@ def test_a_device_that_is_not_there(linear: tuple[IR, Linear], device: str) -> N
     ir, model = linear
     with pytest.raises(ExecutionError, match=f"device {device}"):
         execute_ir(ir, (X,), model.state_dict(), device=device)
+
+
+def test_an_ir_without_a_tree_of_inputs() -> None:
+    """One that is built by hand has flat positional inputs."""
+    x = TensorMeta("x", (3, 4), "float32")
+    y = TensorMeta("y", (3, 4), "float32")
+    ir = IR([], [x, y], [y])
+    assert torch.equal(execute_ir(ir, (X, X + 1)), X + 1)
+    with pytest.raises(ExecutionError, match="got 1 inputs, the IR expects 2"):
+        execute_ir(ir, (X,))
+    with pytest.raises(ExecutionError, match="has no keyword inputs; pass all inputs by position"):
+        execute_ir(ir, (X,), kwargs={"y": X})
+    with pytest.raises(ExecutionError, match=r"input y \(inputs\[1\]\): the IR expects float32"):
+        execute_ir(ir, (X, X[0]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"), [("SymInt", 3, 3.0), ("SymFloat", 3, "3"), ("SymBool", True, 1)]
+)
+def test_numbers_have_a_type(kind: str, good: Any, bad: Any) -> None:
+    n = TensorMeta("n", (), kind)
+    ir = IR([], [n], [n])
+    assert execute_ir(ir, (good,)) == good
+    with pytest.raises(ExecutionError, match=rf"the IR expects {kind}, got {type(bad).__name__} "):
+        execute_ir(ir, (bad,))

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from torch_ir import IR, ExecutionError, IRExecutor, OpNode, TensorMeta, execute_ir, extract_ir
-from torch_ir.ir import Subgraph, TensorRef
+from torch_ir.ir import GraphRef, Subgraph, TensorRef
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
@@ -71,9 +71,32 @@ def test_nodes_that_cannot_run(op: str, arguments: dict[str, Any], message: str)
         execute_ir(chain(node, outputs=["n"]), (X,))
 
 
-def test_a_subgraph_that_calls_itself_is_refused() -> None:
-    from torch_ir.ir import GraphRef
+def test_names_are_unique() -> None:
+    x, node = TensorMeta("x", (3, 4), "float32"), OpNode("x", "aten.relu.default", arguments={})
+    node.arguments["self"] = TensorRef("x")
+    with pytest.raises(ExecutionError, match="two inputs or weights of the graph are called 'x'"):
+        execute_ir(IR([], [x, x], []), (X, X))
+    with pytest.raises(ExecutionError, match="two values of the graph are called 'x'"):
+        execute_ir(IR([node], [x], []), (X,))
 
+
+def branch(operands: list[Any], *, pred: str = "pred") -> IR:
+    """A `cond` whose branches take one value."""
+    call = {pred: True, "true_fn": GraphRef("g"), "false_fn": GraphRef("g"), "operands": operands}
+    node = OpNode("c", "higher_order.cond", [], [], arguments=call)
+    x = TensorMeta("x", (3, 4), "float32")
+    return IR([node], [x], [], subgraphs={"g": Subgraph([x], [], [TensorRef("x")])})
+
+
+def test_subgraphs_are_called_as_they_are_defined() -> None:
+    execute_ir(branch([TensorRef("x")]), (X,))
+    with pytest.raises(ExecutionError, match="subgraph 'g' expects 1 values, got 2"):
+        execute_ir(branch([TensorRef("x"), TensorRef("x")]), (X,))
+    with pytest.raises(ExecutionError, match=r"cond has the arguments flag, .*; expected pred, "):
+        execute_ir(branch([TensorRef("x")], pred="flag"), (X,))
+
+
+def test_a_subgraph_that_calls_itself_is_refused() -> None:
     call = {"pred": True, "true_fn": GraphRef("g"), "false_fn": GraphRef("g"), "operands": []}
     node = OpNode("c", "higher_order.cond", [], [], arguments=call)
     ir = IR([node], [], [], subgraphs={"g": Subgraph([], [node], [])})

@@ -91,8 +91,36 @@ def test_missing_or_other_constants_file(ir: IR, tmp_path: Path) -> None:
     with pytest.raises(SerializationError, match="damaged"):
         load_ir(path)
     beside.unlink()
-    with pytest.raises(SerializationError, match="missing"):
+    with pytest.raises(SerializationError, match=r"is missing$"):
         load_ir(path)
+
+
+def test_a_constants_file_with_other_tensors(ir: IR, tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    save_ir(ir, path)
+    text = path.read_text()
+    path.write_text(text.replace("float32[2000]", "float32[1000]"))
+    message = r"has U8\[8000\], not the 4000 bytes of float32\[1000\]"
+    with pytest.raises(SerializationError, match=message):
+        load_ir(path)
+    path.write_text(text.replace("c_table", "c_other"))
+    with pytest.raises(SerializationError, match=r"does not contain 'c_other'"):
+        load_ir(path)
+
+
+def test_a_text_has_a_limit(ir: IR, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = serialize_ir(ir)
+    monkeypatch.setattr(serializer_module, "MAX_FILE_BYTES", len(text))
+    assert deserialize_ir(text).model_name == "module"
+    monkeypatch.setattr(serializer_module, "MAX_FILE_BYTES", len(text) - 1)
+    with pytest.raises(SerializationError, match=r"the text has \d+ characters; the limit is"):
+        deserialize_ir(text)
+
+
+def test_a_text_cannot_refer_to_a_file(ir: IR, tmp_path: Path) -> None:
+    save_ir(ir, tmp_path / "model.json")
+    with pytest.raises(SerializationError, match="'c_table' is in the constants file; use load_ir"):
+        deserialize_ir((tmp_path / "model.json").read_text())
 
 
 def name_constants_file(path: Path, name: Any) -> str:

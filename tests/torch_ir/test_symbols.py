@@ -109,5 +109,5 @@ def test_symbols_are_bound() -> None:
         bind_symbols(symbols, metas, [(1, 4), (3,)], {})
     with pytest.raises(ExecutionError, match="s1 = 10 must be at least 0 and at most 9"):
         bind_symbols(symbols, metas, [(3, 4), (23,)], {})
-    with pytest.raises(ExecutionError, match=r"input b: dimension 0 is 4, which is no value of"):
+    with pytest.raises(ExecutionError, match=r"input b: dimension 0 is 4, which does not match"):
         bind_symbols(symbols, metas, [(3, 4), (4,)], {})
