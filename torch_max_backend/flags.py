@@ -76,7 +76,10 @@ profile = Variable(
     "PROFILE", False, _switch, "print timings: trace, lower, compile, load, each run"
 )
 verbose = Variable(
-    "VERBOSE", False, _switch, "print the graphs, the count of each op, the MAX graph"
+    "VERBOSE",
+    False,
+    _switch,
+    "print the graphs, the count of each op, the MAX graph; check the graph after each pass",
 )
 beartype = Variable("BEARTYPE", True, _switch, "check the types of the package's calls at run time")
 tiered = Variable("TIERED", False, _switch, "the default of the option `tiered`")

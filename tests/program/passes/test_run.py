@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -81,3 +83,10 @@ def test_training_keeps_what_the_backward_reads() -> None:
 def test_every_pass_has_its_own_file() -> None:
     for item in passes.PIPELINE:
         assert item.run.__module__ == f"{passes.__name__}.{item.name}"
+
+
+def test_the_page_lists_the_passes_in_order() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "architecture.md").read_text()
+    listed = re.findall(r"^\| `program/passes/(\w+)\.py` \| (\d)\. ", page, flags=re.MULTILINE)
+    order = [(item.name, str(number)) for number, item in enumerate(passes.PIPELINE, start=1)]
+    assert listed == order
