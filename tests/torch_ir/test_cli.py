@@ -140,6 +140,12 @@ def test_diff(file: Path, tmp_path: Path, capsys: Any) -> None:
     assert change["before"] == "aten.relu.default" and change["what"] == "op"
 
 
+def test_inputs_from_a_file_must_have_the_names(file: Path, weights: Path, capsys: Any) -> None:
+    assert main(["run", str(file), "--weights", str(weights), "--inputs", str(weights)]) == 2
+    message = "contains the tensors ['fc.bias', 'fc.weight']; the IR expects ['x']"
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

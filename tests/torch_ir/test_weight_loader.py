@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from torch_ir import IR, WeightLoadError, execute_ir, extract_ir, load_weights
+from torch_ir import IR, TensorMeta, WeightLoadError, execute_ir, extract_ir, load_weights
 from torch_ir import weight_loader as weight_loader_module
 
 X = torch.ones(2, 3)
@@ -217,3 +217,28 @@ def test_a_shard_that_is_missing_or_lacks_a_key(model: Model, ir: IR, tmp_path: 
 def test_weights_that_are_no_state_dict(ir: IR, weights: Any, message: str) -> None:
     with pytest.raises(WeightLoadError, match=message):
         execute_ir(ir, (X,), weights)
+
+
+def test_long_lists_are_cut() -> None:
+    metas = [TensorMeta(f"w{i}", (1,), "float32") for i in range(10)]
+    ir = IR([], [], metas, metas, {meta.name: meta.name for meta in metas})
+    with pytest.raises(WeightLoadError, match=r"missing: w0, .*, w7 and 2 more$"):
+        weight_loader_module.match_weights(ir, {})
+    wrong = {meta.name: torch.ones(2) for meta in metas}
+    with pytest.raises(WeightLoadError) as failure:
+        weight_loader_module.match_weights(ir, wrong)
+    lines = str(failure.value).splitlines()
+    assert lines[-2:] == ["    w7: expected float32[1], got float32[2]", "    and 2 more"]
+    del wrong["w8"], wrong["w9"]
+    with pytest.raises(WeightLoadError) as failure:
+        weight_loader_module.match_weights(ir, wrong)
+    assert "more" not in str(failure.value)
+
+
+@pytest.mark.parametrize("kind", ["pt", "folder", "index"])
+def test_the_files_that_are_read(kind: str, model: Model, tmp_path: Path) -> None:
+    path = write(kind, model.state_dict(), tmp_path)
+    assert set(weight_loader_module.weight_files(path)) == set(tmp_path.iterdir())
+    damaged = tmp_path / "damaged.index.json"
+    damaged.write_text("{")
+    assert weight_loader_module.weight_files(damaged) == [damaged]

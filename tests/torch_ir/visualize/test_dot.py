@@ -42,3 +42,10 @@ def test_graphviz_accepts_it(name: str):
     drawn = json.loads(result.stdout)
     scene = build_scene(graphs.ALL[name]())
     assert len(drawn["objects"]) == len(scene.vertices) + len(scene.boxes)
+
+
+def test_options():
+    assert "rankdir=LR" in to_dot(graphs.mlp(), rankdir="LR")
+    assert "float32" not in to_dot(graphs.mlp(), shapes=False)
+    with pytest.raises(ValueError, match="rankdir must be"):
+        to_dot(graphs.mlp(), rankdir="down")

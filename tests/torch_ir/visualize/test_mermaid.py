@@ -58,3 +58,10 @@ def test_mermaid_lines_are_only_what_we_write(name: str):
     ]
     for line in to_mermaid(graphs.ALL[name]()).splitlines():
         assert any(re.fullmatch(shape, line.strip()) for shape in shapes), line
+
+
+def test_options():
+    assert "flowchart LR" in to_mermaid(graphs.mlp(), direction="LR")
+    assert "float32" not in to_mermaid(graphs.mlp(), shapes=False)
+    with pytest.raises(ValueError, match="direction must be"):
+        to_mermaid(graphs.mlp(), direction="up; click")

@@ -81,7 +81,7 @@ def test_the_first_picture(show: Opener):
     assert page.js("document.getElementById('details').hidden")
 
 
-def test_modules_open_and_close_by_double_click_and_sign(show: Opener):
+def test_modules_open_and_close_by_double_click_and_key(show: Opener):
     page = show(graphs.mlp(), "open=0&select=net")
     assert symbols(page) == 4
     page.click(*middle(page), times=2)

@@ -9,18 +9,9 @@ import pytest
 
 from tests.torch_ir.visualize import graphs
 from torch_ir.ir import IR
-from torch_ir.visualize import to_dot, to_mermaid, visualize
+from torch_ir.visualize import visualize
 
 package = importlib.import_module("torch_ir.visualize")
-
-
-def test_options_are_checked():
-    with pytest.raises(ValueError, match="direction must be"):
-        to_mermaid(graphs.mlp(), direction="up; click")
-    with pytest.raises(ValueError, match="rankdir must be"):
-        to_dot(graphs.mlp(), rankdir="down")
-    assert "float32" not in to_mermaid(graphs.mlp(), shapes=False)
-    assert "float32" not in to_dot(graphs.mlp(), shapes=False)
 
 
 @pytest.mark.parametrize(
