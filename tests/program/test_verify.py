@@ -345,6 +345,15 @@ def test_symbols_that_inputs_tell() -> None:
     verify(valid, "test", valid)
 
 
+def test_an_imported_program_may_hold_sizes_that_depend_on_data() -> None:
+    """Its lowering rejects them, and PyTorch runs the call: no bug of a pass."""
+    valid = fresh()
+    outputs = with_spec(call_of(valid, ADD).outputs[0], shape=(S7,))
+    imported = with_call(valid, ADD, outputs=outputs)
+    verify(imported, "the import")
+    verify(imported, "a pass", imported)
+
+
 def test_an_imported_program_may_hold_dead_calls() -> None:
     def wasteful(x):
         x.sin()

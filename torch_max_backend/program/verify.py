@@ -6,7 +6,9 @@
    `used_outputs`.
 3. A call fits the schema of its op: the number and the names of its arguments, tensors only where
    the schema takes tensors, symbolic ints as `Sym`, and as many outputs as the op returns.
-4. A symbol in a shape, an argument or a result is a size of some tensor input, or an input itself.
+4. A pass adds no symbol to a shape, an argument or a result that is neither a size of a tensor
+   input nor an input itself. The importer may, for a size that depends on data: the lowering
+   rejects it, and PyTorch runs the call.
 5. The last inputs are the captured tensors: static, with their shapes and dtypes.
 6. A packed input is made from a static float32 matrix on the CPU, and its layout is of that matrix.
 7. A result is defined, and it is a tensor. The order of an input's or a result's dims in memory
@@ -101,10 +103,10 @@ class _Verifier:
                 self._read(ref, call, 2)
             self._check_schema(call)
             self.values[call.name] = call
-        self._check_symbols()
         self._check_results()
 
     def check_pass(self, before: Program) -> None:
+        self._check_symbols(before)
         calls = self.program.calls
         alive = {call.name for call in live_calls(calls, self.program.results())}
         for call in calls:
@@ -221,31 +223,16 @@ class _Verifier:
         if not call.used_outputs <= set(range(count)):
             self.fail(3, f"the used outputs are {sorted(call.used_outputs)} of {count}", call)
 
-    def _check_symbols(self) -> None:
+    def _check_symbols(self, before: Program) -> None:
         known = told_symbols(self.program) | {
             item.expr.name
             for item in self.program.inputs
             if isinstance(item, SymbolInput) and isinstance(item.expr, sympy.Symbol)
         }
-
-        def check(value: object, what: str, call: Call | None = None) -> None:
-            for leaf in _leaves(value):
-                expr = leaf.expr if isinstance(leaf, Sym) else leaf
-                for symbol in expr.free_symbols if isinstance(expr, sympy.Expr) else ():
-                    if symbol.name not in known:
-                        self.fail(4, f"no input tells {symbol}, which stands in {what}", call)
-
-        for item in self.program.inputs:
-            if isinstance(item, TensorInput):
-                check(item.spec.shape, f"input {item.name!r}: {item.spec}")
-        for call in self.program.calls:
-            check((call.args, call.kwargs), "an argument", call)
-            for spec in call.outputs:
-                if spec is not None:
-                    check(spec.shape, f"an output: {spec}", call)
-        for output in self.program.outputs:
-            if isinstance(output, SymbolOutput):
-                check(output.expr, f"the result {output.expr}")
+        known.update(name for name, _, _ in _symbols(before))
+        for name, what, call in _symbols(self.program):
+            if name not in known:
+                self.fail(4, f"no input tells {name}, which is in {what}", call)
 
     def _check_results(self) -> None:
         program = self.program
@@ -294,6 +281,25 @@ class _Verifier:
             if (tuple(value.shape), value.dtype) != (spec.shape, spec.dtype):
                 answer = f"{value.dtype}{list(value.shape)}"
                 self.fail(10, f"output {index} is {spec}, PyTorch's is {answer}", call)
+
+
+def _symbols(program: Program) -> Iterator[tuple[str, str, Call | None]]:
+    """The names of the symbols of a program, each with where it is."""
+    places: list[tuple[object, str, Call | None]] = []
+    for item in program.inputs:
+        if isinstance(item, TensorInput):
+            places.append((item.spec.shape, f"the input {item.name!r}: {item.spec}", None))
+    for call in program.calls:
+        places.append(((call.args, call.kwargs), "an argument", call))
+        places += [(spec.shape, f"an output: {spec}", call) for spec in call.outputs if spec]
+    for output in program.outputs:
+        if isinstance(output, SymbolOutput):
+            places.append((output.expr, f"the result {output.expr}", None))
+    for value, what, call_ in places:
+        for leaf in _leaves(value):
+            expr = leaf.expr if isinstance(leaf, Sym) else leaf
+            for symbol in expr.free_symbols if isinstance(expr, sympy.Expr) else ():
+                yield symbol.name, what, call_
 
 
 def _fake(spec: TensorSpec | None) -> torch.Tensor:
