@@ -30,6 +30,7 @@ from torch_ir.errors import (
 from torch_ir.executor import IRExecutor, execute_ir
 from torch_ir.exporter import export_model, model_name_of
 from torch_ir.ir import IR, OpNode, TensorMeta
+from torch_ir.limits import Limits
 from torch_ir.ops.registry import register_executor, register_op
 from torch_ir.serializer import load_ir, save_ir
 from torch_ir.verifier import VerificationReport, verify_ir, verify_ir_with_state_dict
@@ -41,6 +42,7 @@ __all__ = [
     "ExecutionError",
     "ExportError",
     "IRExecutor",
+    "Limits",
     "OpNode",
     "SerializationError",
     "TensorMeta",

@@ -29,10 +29,12 @@ from torch_ir.errors import TorchIRError
 from torch_ir.executor import IRExecutor
 from torch_ir.files import write_whole
 from torch_ir.ir import IR
+from torch_ir.limits import Limits
 from torch_ir.schema import DTYPES
 from torch_ir.serializer import load_ir, save_ir
 from torch_ir.specs import UsageError, build_model, parse_inputs, random_inputs
 from torch_ir.structure import unflatten
+from torch_ir.terminal import one_line, printable
 from torch_ir.verifier import DEFAULT_TOLERANCE, verify_ir_with_state_dict
 from torch_ir.weight_loader import load_weights, weight_files
 
@@ -47,17 +49,17 @@ def _working(what: str) -> Iterator[None]:
     """Show a spinner if stderr is a terminal; print the time taken at the end."""
     start = time.perf_counter()
     if _STDERR.is_terminal:
-        with _STDERR.status(Text(what)):
+        with _STDERR.status(Text(printable(what))):
             yield
     else:
         yield
-    _STDERR.print(f"{what}: {time.perf_counter() - start:.1f} s")
+    _STDERR.print(f"{printable(what)}: {time.perf_counter() - start:.1f} s")
 
 
 def _print(as_json: bool, data: dict[str, Any], text: str) -> None:
     if as_json:
         text = json.dumps(_plain(data), ensure_ascii=False, indent=1, allow_nan=False)
-    print(text)
+    print(printable(text))  # JSON stays valid: an escaped character is inside a string
 
 
 def _plain(value: Any) -> Any:
@@ -152,7 +154,7 @@ def _info(args: argparse.Namespace) -> int:
     lines += [f"  mutates {kind} {target}" for kind, target in data["mutations"]]
     lines += [f"  subgraph {name}: {count} nodes" for name, count in data["subgraphs"].items()]
     lines += [f"{count:7} {op}" for op, count in data["ops"].items()]
-    _print(args.json, data, "\n".join(lines))
+    _print(args.json, data, "\n".join(map(one_line, lines)))
     return 0
 
 
@@ -192,6 +194,13 @@ def _inputs(args: argparse.Namespace, ir: IR) -> tuple[tuple[Any, ...], dict[str
     return positional, keyword
 
 
+def _limits(args: argparse.Namespace) -> Limits | None:
+    if args.max_memory is None and args.max_seconds is None:
+        return None
+    memory = math.inf if args.max_memory is None else args.max_memory * 2**20
+    return Limits(memory, math.inf if args.max_seconds is None else args.max_seconds)
+
+
 def _run(args: argparse.Namespace) -> int:
     if args.output is not None:
         sources = [Path(args.file)]
@@ -201,7 +210,13 @@ def _run(args: argparse.Namespace) -> int:
     ir = load_ir(args.file)
     positional, keyword = _inputs(args, ir)
     with _working("loading weights"):
-        executor = IRExecutor(ir, weights_path=args.weights, device=args.device)
+        executor = IRExecutor(
+            ir,
+            weights_path=args.weights,
+            device=args.device,
+            allow_ops=args.allow_op,
+            limits=_limits(args),
+        )
     with _working(f"running {len(ir.nodes)} nodes"):
         result = executor.run(positional, keyword)
     flat = {
@@ -214,7 +229,7 @@ def _run(args: argparse.Namespace) -> int:
         write_whole(Path(args.output), content)
     data = {name: _summary(leaf) for name, leaf in flat.items()}
     lines = [f"{name}: {_summary_text(entry)}" for name, entry in data.items()]
-    _print(args.json, data, "\n".join(lines))
+    _print(args.json, data, "\n".join(map(one_line, lines)))
     return 0
 
 
@@ -260,6 +275,7 @@ def _verify(args: argparse.Namespace) -> int:
             args.atol,
             kwargs=keyword,
             node_by_node=args.node_by_node,
+            allow_ops=args.allow_op,
         )
     _print(args.json, asdict(report), str(report))
     return 0 if passed else 1
@@ -267,7 +283,8 @@ def _verify(args: argparse.Namespace) -> int:
 
 def _diff(args: argparse.Namespace) -> int:
     found = diff_irs(load_ir(args.before), load_ir(args.after), sources=args.sources)
-    _print(args.json, {"changes": [asdict(change) for change in found.changes]}, str(found))
+    text = "\n".join(one_line(str(change)) for change in found.changes) or str(found)
+    _print(args.json, {"changes": [asdict(change) for change in found.changes]}, text)
     return 1 if found else 0
 
 
@@ -306,6 +323,16 @@ def _parser() -> argparse.ArgumentParser:
         )
         made.add_argument("--seed", type=int, default=0, help="seed of the random inputs")
 
+    def add_allow_op(made: argparse.ArgumentParser) -> None:
+        made.add_argument(
+            "--allow-op",
+            action="append",
+            default=[],
+            metavar="OP",
+            help="run this op although the allowlist lacks it, such as aten.segment_reduce; "
+            "only for files that you trust; may be repeated",
+        )
+
     extract = command("extract", _extract, "extract a model's graph without its weights")
     extract.add_argument("model", help=_MODEL_HELP)
     extract.add_argument(
@@ -338,6 +365,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--weights", help=_WEIGHTS_HELP)
     run.add_argument("--device", help="device to run on: cpu, cuda:0, ...")
     run.add_argument("-o", "--output", help="write the results to this .safetensors file")
+    run.add_argument("--max-memory", type=int, metavar="MIB", help="refuse larger results")
+    run.add_argument("--max-seconds", type=float, metavar="S", help="stop a run that takes longer")
+    add_allow_op(run)
     add_inputs(run)
 
     verify = command("verify", _verify, "compare an IR file with the model it was extracted from")
@@ -350,6 +380,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument(
         "--node-by-node", action="store_true", help="find the first node whose value differs"
     )
+    add_allow_op(verify)
     add_inputs(verify)
 
     diff = command("diff", _diff, "compare two IR files; the exit code is 1 if they differ")
@@ -366,8 +397,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = args.run(args)
         return code
     except (TorchIRError, UsageError, OSError, ValueError) as error:
-        _STDERR.print(f"torch-ir {args.command}: {error}", style="red")
+        _STDERR.print(printable(f"torch-ir {args.command}: {error}"), style="red")
         return 2
     except Exception:  # most likely from the model's code; must not look like a failed comparison
-        traceback.print_exc()
+        _STDERR.print(printable(traceback.format_exc()))
         return 2

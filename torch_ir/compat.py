@@ -21,10 +21,12 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils._python_dispatch import TorchDispatchMode as DispatchMode
 
 __all__ = [
     "RNN_WEIGHT_LIST",
     "SYMBOLIC_MATH",
+    "DispatchMode",
     "FakeTensor",
     "FakeTensorMode",
     "HigherOrderOperator",
@@ -48,6 +50,7 @@ __all__ = [
 # pytree: the public `torch.utils` has no tree functions, and the specs inside an ExportedProgram
 # are of this module's type.
 # OpOverload, HigherOrderOperator: the types of FX call targets have no public name.
+# DispatchMode: the only hook that sees the ops inside a composite op.
 # FakeTensor, FakeTensorMode: the only tensors that report device "cpu" without memory.
 
 SYMBOLIC_MATH = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch_ir.terminal import printable
+
 __all__ = [
     "ConversionError",
     "ExecutionError",
@@ -13,7 +15,10 @@ __all__ = [
 
 
 class TorchIRError(Exception):
-    """Base class of the errors below."""
+    """Base class of the errors below. Its text has no control characters, which names may have."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class ExportError(TorchIRError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch_ir.analyzer import dtype_name
 from torch_ir.errors import ExecutionError
 from torch_ir.ir import IR, OpNode, TensorRef
+from torch_ir.limits import Guard, Limits
 from torch_ir.plan import Plan, compile_plan
 from torch_ir.structure import flat_positions, flatten_inputs, unflatten
 from torch_ir.symbols import bind_symbols
@@ -44,8 +45,12 @@ class IRExecutor:
         weights_path: str | Path | None = None,
         device: str | torch.device | None = None,
         allow_surplus: bool = False,
+        allow_ops: Collection[str] = (),
+        limits: Limits | None = None,
     ) -> None:
-        """`device`: where to run; by default the device of the weights, or the CPU without any."""
+        """The arguments are those of `execute_ir`."""
+        if isinstance(allow_ops, str):
+            raise ExecutionError(f"allow_ops must be a list of ops: pass [{allow_ops!r}]")
         if weights is not None and weights_path is not None:
             raise ExecutionError("pass weights or weights_path, not both")
         if weights_path is not None:
@@ -66,17 +71,26 @@ class IRExecutor:
             ]
         except (RuntimeError, AssertionError) as error:  # what PyTorch raises for a bad device
             raise ExecutionError(f"device {device} cannot be used: {error}") from error
-        self._plan = self._compile()
+        self._guard = None if limits is None else Guard(limits)
+        self._plan = self._compile(allow_ops)
         self._static = not any(meta.is_dynamic or meta.is_scalar for meta in ir.graph_inputs)
 
-    def _compile(self) -> Plan:
+    def _compile(self, allow_ops: Collection[str]) -> Plan:
         ir = self.ir
         names = [meta.name for meta in ir.graph_inputs]
         names += [meta.name for meta in needed_weights(ir)]
         names += list(ir.constants)
         returned = [TensorRef(meta.name) for meta in ir.graph_outputs]
         returned += [TensorRef(mutation.value) for mutation in ir.mutations]
-        return compile_plan(names, ir.nodes, returned, ir.subgraphs, self.device)
+        return compile_plan(
+            names,
+            ir.nodes,
+            returned,
+            ir.subgraphs,
+            self.device,
+            allow_ops=allow_ops,
+            guard=self._guard,
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run with the arguments of the model's own call; the result has the model's structure."""
@@ -104,6 +118,8 @@ class IRExecutor:
     ) -> tuple[Any, dict[str, torch.Tensor]]:
         """Run; also return the new contents of mutated buffers (by key) and inputs (by name)."""
         flat = self._flat_inputs(inputs, dict(kwargs or {}))
+        if self._guard is not None:
+            self._guard.start()
         with torch.no_grad():
             results = self._plan.run(flat + self._fixed, observe)
         count = len(self.ir.graph_outputs)
@@ -191,6 +207,8 @@ def execute_ir(
     device: str | torch.device | None = None,
     apply_mutations: bool = False,
     allow_surplus: bool = False,
+    allow_ops: Collection[str] = (),
+    limits: Limits | None = None,
 ) -> Any:
     """Run an IR once and return the result in the model's own structure.
 
@@ -200,6 +218,9 @@ def execute_ir(
     device: where to run; by default the device of the weights, or the CPU without any.
     apply_mutations: write the new contents of mutated buffers and inputs into the tensors given.
     allow_surplus: ignore weights that the IR does not have.
+    allow_ops: ops outside the allowlist that this IR may run all the same, such as
+        `aten.segment_reduce`; see docs/ir_security.md.
+    limits: memory and time that the run may use; by default as much as it needs.
 
     To run the same IR more than once, use an `IRExecutor`, which compiles it once. Raises
     `ExecutionError`, or its subclass `WeightLoadError`.
@@ -209,7 +230,13 @@ def execute_ir(
     tensor([0., 1.])
     """
     executor = IRExecutor(
-        ir, weights, weights_path=weights_path, device=device, allow_surplus=allow_surplus
+        ir,
+        weights,
+        weights_path=weights_path,
+        device=device,
+        allow_surplus=allow_surplus,
+        allow_ops=allow_ops,
+        limits=limits,
     )
     result, mutated = executor.run_with_mutations(inputs, kwargs)
     if apply_mutations:

@@ -8,8 +8,8 @@ After each step, the slots that no later step reads are cleared, which frees the
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -17,12 +17,18 @@ import torch
 from torch_ir.compat import OpOverload, kernel_of, schema_of
 from torch_ir.errors import ExecutionError
 from torch_ir.ir import GraphRef, OpNode, Subgraph, TensorRef, Value, references
+from torch_ir.limits import Guard
 from torch_ir.ops import registry
+from torch_ir.ops.allowlist import is_listed, refusal
 from torch_ir.ops.aten_impl import PYTHON_OPS
 from torch_ir.ops.aten_ops import DENIED_OPS, HIGHER_ORDER_ARGUMENTS, parameters, resolve_overload
+from torch_ir.ops.checked import checked_kernel, checked_number_op
 from torch_ir.ops.higher_order import HIGHER_ORDER_OPS
 
-__all__ = ["Plan", "compile_plan"]
+__all__ = ["MAX_SUBGRAPH_DEPTH", "Plan", "compile_plan"]
+
+MAX_SUBGRAPH_DEPTH = 32
+"""Subgraphs that call subgraphs that call subgraphs; models nest a few."""
 
 Env = list[Any]
 Call = Callable[[Env], Any]
@@ -40,6 +46,7 @@ class Plan:
     steps: list[Step]
     outputs: list[int]
     slots: dict[str, int]
+    guard: Guard | None = None
 
     def run(
         self, values: Sequence[Any], observe: Callable[[OpNode, Any], None] | None = None
@@ -49,7 +56,9 @@ class Plan:
         env[: len(values)] = values
         node = None
         try:
-            if observe is None:
+            if self.guard is not None:
+                self._run_guarded(env, self.guard, observe)
+            elif observe is None:
                 for call, out, free, node in self.steps:  # noqa: B007 (read on error)
                     env[out] = call(env)
                     for slot in free:
@@ -66,6 +75,25 @@ class Plan:
             assert node is not None
             raise ExecutionError(_explain(node, error, env, self.slots)) from error
         return [env[slot] for slot in self.outputs]
+
+    def _run_guarded(
+        self, env: Env, guard: Guard, observe: Callable[[OpNode, Any], None] | None
+    ) -> None:
+        sizes: dict[int, int] = {}
+        guard.check_time()
+        for call, out, free, node in self.steps:
+            guard.check_time()
+            try:
+                env[out] = call(env)
+                sizes[out] = guard.keep(env[out])
+            except Exception as error:
+                raise ExecutionError(_explain(node, error, env, self.slots)) from error
+            if observe is not None:
+                observe(node, env[out])
+            for slot in free:
+                env[slot] = None
+                guard.release(sizes.pop(slot, 0))
+        guard.release(sum(sizes.values()))  # what is returned counts as the caller's result
 
 
 def _explain(node: OpNode, error: Exception, env: Env, slots: Mapping[str, int]) -> str:
@@ -91,9 +119,29 @@ def compile_plan(
     outputs: Sequence[Value],
     subgraphs: Mapping[str, Subgraph],
     device: torch.device,
+    *,
+    allow_ops: Collection[str] = (),
+    guard: Guard | None = None,
 ) -> Plan:
-    """Compile a graph with these inputs (by name) and outputs."""
-    return _Compiler(inputs, subgraphs, device).compile(nodes, outputs)
+    """Compile a graph with these inputs (by name) and outputs.
+
+    allow_ops: ops that may run although the allowlist lacks them.
+    guard: checks the memory and time of each run.
+    """
+    shared = _Shared(subgraphs, device, allow_ops, guard)
+    return _Compiler(inputs, shared).compile(nodes, outputs)
+
+
+@dataclass(slots=True)
+class _Shared:
+    """What the compilers of a graph and of its subgraphs have in common."""
+
+    subgraphs: Mapping[str, Subgraph]
+    device: torch.device
+    allow_ops: Collection[str]
+    guard: Guard | None
+    runners: dict[str, Callable[[Sequence[Any]], list[Any]]] = field(default_factory=dict)
+    """The compiled subgraphs, each compiled once however often it is called."""
 
 
 class _Layout(NamedTuple):
@@ -103,6 +151,8 @@ class _Layout(NamedTuple):
     positional: tuple[str, ...]
     keywords: tuple[str, ...]
 
+
+_DENSE = (None, torch.strided)
 
 _SHARED = frozenset({int, float, bool, str})
 """Types whose equal literals share a slot; except 0.0, which is equal to -0.0."""
@@ -137,8 +187,7 @@ class _Compiler:
     def __init__(
         self,
         inputs: Sequence[str],
-        subgraphs: Mapping[str, Subgraph],
-        device: torch.device,
+        shared: _Shared,
         open_graphs: tuple[str, ...] = (),
     ) -> None:
         self.slots = {name: i for i, name in enumerate(inputs)}
@@ -146,8 +195,7 @@ class _Compiler:
             twice = next(name for name in inputs if list(inputs).count(name) > 1)
             raise ExecutionError(f"two inputs or weights of the graph are called {twice!r}")
         self.template: Env = [None] * len(inputs)
-        self.subgraphs = subgraphs
-        self.device = device
+        self.shared = shared
         self.open_graphs = open_graphs
         self.literals: dict[tuple[type, Any], int] = {}
         self.layouts: dict[tuple[str, ...], _Layout] = {}
@@ -178,7 +226,7 @@ class _Compiler:
             if slot not in kept:
                 steps[position][2].append(slot)
         final = [(call, out, tuple(free), node) for call, out, free, node in steps]
-        return Plan(template, final, output_slots, slots)
+        return Plan(template, final, output_slots, slots, self.shared.guard)
 
     def _new_slot(self, value: Any) -> int:
         self.template.append(value)
@@ -198,7 +246,7 @@ class _Compiler:
 
     def _literal(self, value: Value) -> Any:
         if isinstance(value, torch.device):
-            return self.device
+            return self.shared.device
         if type(value) is GraphRef:
             return self._subgraph(value.name)
         if isinstance(value, list):
@@ -208,13 +256,15 @@ class _Compiler:
     def _subgraph(self, name: str) -> Callable[[Sequence[Any]], list[Any]]:
         if name in self.open_graphs:
             raise ExecutionError(f"subgraph {name!r} calls itself")
-        graph = self.subgraphs[name]
-        compiler = _Compiler(
-            [meta.name for meta in graph.inputs],
-            self.subgraphs,
-            self.device,
-            (*self.open_graphs, name),
-        )
+        if name in self.shared.runners:
+            return self.shared.runners[name]
+        if len(self.open_graphs) >= MAX_SUBGRAPH_DEPTH:
+            raise ExecutionError(
+                f"subgraph {name!r} is nested deeper than MAX_SUBGRAPH_DEPTH = {MAX_SUBGRAPH_DEPTH}"
+            )
+        graph = self.shared.subgraphs[name]
+        inputs = [meta.name for meta in graph.inputs]
+        compiler = _Compiler(inputs, self.shared, (*self.open_graphs, name))
         plan = compiler.compile(graph.nodes, graph.outputs)
         expected = len(graph.inputs)
 
@@ -225,6 +275,7 @@ class _Compiler:
                 )
             return plan.run(values)
 
+        self.shared.runners[name] = run
         return run
 
     def _call(self, node: OpNode) -> tuple[Call, list[int]]:
@@ -235,6 +286,11 @@ class _Compiler:
         if layout is None:
             layout = self.layouts[key] = self._layout(node)
         function, positional, keywords = layout
+        if arguments.get("layout") not in _DENSE and not is_listed(
+            node.op_type, self.shared.allow_ops
+        ):
+            reason = f"it makes a tensor of layout {arguments['layout']}"
+            raise ExecutionError(_not_allowed(node, reason))
         slots: list[int] = []
         used: list[int] = []
         if function is None:
@@ -265,7 +321,7 @@ class _Compiler:
             return _Layout(None, (), ())
         names = tuple(node.arguments)
         if node.op_type in PYTHON_OPS:
-            return _Layout(PYTHON_OPS[node.op_type], names, ())
+            return _Layout(checked_number_op(PYTHON_OPS[node.op_type]), names, ())
         if node.op_type in HIGHER_ORDER_OPS:
             expected = HIGHER_ORDER_ARGUMENTS[node.op_type.removeprefix("higher_order.")]
             if names[: len(expected)] != expected[: len(names)]:
@@ -277,7 +333,16 @@ class _Compiler:
         overload = resolve_overload(node.op_type)
         if overload is None:
             raise ExecutionError(_why_not(node))
-        return _overload_layout(node, overload)
+        layout = _overload_layout(node, overload)
+        if is_listed(node.op_type, self.shared.allow_ops):
+            function = kernel_of(overload)
+        else:
+            if reason := refusal(overload):
+                raise ExecutionError(_not_allowed(node, reason))
+            function = checked_kernel(overload, layout.positional)
+        if self.shared.guard is not None:
+            function = self.shared.guard.wrap(function, overload)
+        return layout._replace(function=function)
 
     def _registered_call(self, node: OpNode) -> tuple[Call, list[int]]:
         function = registry.executor_for(node.op_type)
@@ -343,6 +408,14 @@ def _plain_call(function: Callable[..., Any], slots: list[int], constants: dict[
     if constants:
         return lambda env: function(*getter(env), **constants)
     return lambda env: function(*getter(env))
+
+
+def _not_allowed(node: OpNode, reason: str) -> str:
+    text = (
+        f"node {node.name}: {node.op_type} is not allowed in an IR: {reason}; if you trust this "
+        f"IR, pass allow_ops=[{node.op_type!r}] (torch-ir: --allow-op {node.op_type})"
+    )
+    return f"{text}\n  from {node.source}" if node.source else text
 
 
 def _why_not(node: OpNode) -> str:

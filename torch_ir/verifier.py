@@ -6,7 +6,7 @@ The model and the caller's tensors are left unchanged, also if the model mutates
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -228,6 +228,7 @@ def verify_ir(
     *,
     kwargs: Mapping[str, Any] | None = None,
     node_by_node: bool = False,
+    allow_ops: Collection[str] = (),
 ) -> tuple[bool, VerificationReport]:
     """Run the IR with the weights of a file, run the model with its own, and compare the results.
 
@@ -258,6 +259,7 @@ def verify_ir(
         atol,
         kwargs=kwargs,
         node_by_node=node_by_node,
+        allow_ops=allow_ops,
     )
 
 
@@ -272,13 +274,14 @@ def verify_ir_with_state_dict(
     kwargs: Mapping[str, Any] | None = None,
     node_by_node: bool = False,
     seed: int = 0,
+    allow_ops: Collection[str] = (),
 ) -> tuple[bool, VerificationReport]:
     """Run the IR with these weights, run the model with its own, and compare the results.
 
     Returns whether all values match, and a report. Values match within `atol + rtol * |expected|`.
     Non-persistent buffers, which no state_dict contains, are taken from the model. With
     `node_by_node`, the report names the first node whose value differs. `seed` makes random ops
-    of both runs draw the same numbers.
+    of both runs draw the same numbers. `allow_ops` is as for `execute_ir`.
 
     >>> from torch_ir import extract_ir
     >>> model, x = torch.nn.Linear(3, 2), torch.ones(1, 3)
@@ -297,7 +300,7 @@ def verify_ir_with_state_dict(
         seen[node.name] = _copied(value)
 
     try:
-        executor = IRExecutor(ir, weights, allow_surplus=True)
+        executor = IRExecutor(ir, weights, allow_surplus=True, allow_ops=allow_ops)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             actual, actual_state = executor.run_with_mutations(

@@ -7,13 +7,12 @@ of shards (`*.index.json`); a folder that contains one of these under Hugging Fa
 from __future__ import annotations
 
 import json
-import pickle
 import zipfile
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from torch_ir.analyzer import dtype_name
 from torch_ir.errors import WeightLoadError
@@ -48,9 +47,22 @@ def load_weights(path: str | Path, ir: IR | None = None) -> dict[str, torch.Tens
     path = Path(path)
     wanted = None if ir is None else _wanted_keys(ir)
     try:
-        return _load(path, wanted)
-    except (OSError, SafetensorError, pickle.UnpicklingError, RuntimeError, ValueError) as error:
-        raise WeightLoadError(f"{path} cannot be read as weights: {error}") from error
+        found = _load(path, wanted)
+    except WeightLoadError:
+        raise
+    except Exception as error:  # torch.load has no list of what a damaged file makes it raise
+        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        raise WeightLoadError(f"{path} cannot be read as weights: {reason}") from error
+    for key, tensor in found.items():
+        _check_bytes(path, key, tensor)
+    return found
+
+
+def _check_bytes(path: Path, key: str, tensor: torch.Tensor) -> None:
+    """Kernels index memory by bools; one with another byte than 0 and 1 reads out of bounds."""
+    is_bool = tensor.dtype is torch.bool and tensor.layout is torch.strided and tensor.numel() > 0
+    if is_bool and int(tensor.contiguous().view(torch.uint8).max()) > 1:
+        raise WeightLoadError(f"{path}: the bool {key!r} has a byte other than 0 and 1")
 
 
 def _load(path: Path, wanted: Collection[str] | None) -> dict[str, torch.Tensor]:
@@ -199,6 +211,8 @@ def match_weights(
         if tuple(tensor.shape) != meta.shape or dtype_name(tensor.dtype) != meta.dtype:
             actual = f"{dtype_name(tensor.dtype)}{list(tensor.shape)}"
             wrong.append(f"{key}: expected {meta.describe()}, got {actual}")
+        elif tensor.layout is not torch.strided:
+            wrong.append(f"{key}: expected a dense tensor, got the layout {tensor.layout}")
         found.append(tensor)
     problems = _missing_text(ir, missing)
     if wrong:

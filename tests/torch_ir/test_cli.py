@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.torch_ir.one_call import one_call
 from torch_ir import load_ir
 from torch_ir.cli import main
 
@@ -263,3 +264,21 @@ def test_names_are_printed_as_they_are(tmp_path: Path, capsys: Any) -> None:
     assert f"building {target} on meta" in capsys.readouterr().err
     assert main(["verify", path, target]) == 0
     assert f"building {target}: " in capsys.readouterr().err
+
+
+def test_run_with_limits_and_allowed_ops(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, lengths = str(tmp_path / "m.json"), torch.tensor([1, 2])
+    arguments = {"data": "%0", "reduce": "sum", "lengths": "%1"}
+    one_call("aten.segment_reduce.default", torch.ones(3), lengths, **arguments).save(path)
+    torch.save({"x0": torch.ones(3), "x1": lengths}, tmp_path / "in.pt")
+    command = ["run", path, "--inputs", str(tmp_path / "in.pt")]
+    assert main(command) == 2
+    assert "--allow-op aten.segment_reduce.default" in capsys.readouterr().err
+    assert main([*command, "--allow-op", "aten.segment_reduce"]) == 0
+    assert "mean 1.5" in capsys.readouterr().out
+    one_call("aten.full.default", size=[2**20], fill_value=1).save(path)
+    assert main(["run", path, "--max-memory", "1"]) == 2
+    assert "Limits.memory_bytes = 1048576" in capsys.readouterr().err
+    assert main(["run", path, "--max-seconds", "60"]) == 0

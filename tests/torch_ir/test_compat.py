@@ -168,6 +168,20 @@ def test_rnn_weight_list(compat: ModuleType) -> None:
 # --- exported programs ------------------------------------------------------------------------
 
 
+def test_dispatchmode(compat: ModuleType) -> None:
+    """It sees the ops inside a composite op."""
+    seen = []
+
+    class Recorder(compat.DispatchMode):  # type: ignore[name-defined, misc]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None):
+            seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with Recorder():
+        torch.ops.aten.linear.default(torch.ones(1, 2, device="meta"), torch.ones(2, 2).to("meta"))
+    assert "aten.mm.default" in seen
+
+
 def test_pytree(compat: ModuleType) -> None:
     leaves, spec = compat.pytree.tree_flatten({"a": [1, 2], "b": 3})
     assert leaves == [1, 2, 3] and spec.type is dict and spec.context == ["a", "b"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import nn
 
 from torch_ir import IR, ExecutionError, IRExecutor, OpNode, TensorMeta, execute_ir, extract_ir
 from torch_ir.ir import GraphRef, Subgraph, TensorRef
+from torch_ir.plan import MAX_SUBGRAPH_DEPTH
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
@@ -102,6 +104,30 @@ def test_a_subgraph_that_calls_itself_is_refused() -> None:
     ir = IR([node], [], [], subgraphs={"g": Subgraph([], [node], [])})
     with pytest.raises(ExecutionError, match="calls itself"):
         execute_ir(ir, ())
+
+
+def nested(depth: int) -> IR:
+    """Subgraphs that each call the next one from both branches of 6 `cond`s."""
+
+    def calls(name: str) -> list[OpNode]:
+        both = {"true_fn": GraphRef(name), "false_fn": GraphRef(name)}
+        call = {"pred": False, **both, "operands": []}
+        return [OpNode(f"c{i}", "higher_order.cond", [], [], arguments=call) for i in range(6)]
+
+    graphs = {f"g{i}": Subgraph([], calls(f"g{i + 1}"), []) for i in range(depth - 1)}
+    graphs[f"g{depth - 1}"] = Subgraph([], [], [])
+    return IR(calls("g0"), [], [], subgraphs=graphs)
+
+
+def test_each_subgraph_is_compiled_once() -> None:
+    start = time.process_time()
+    IRExecutor(nested(MAX_SUBGRAPH_DEPTH))
+    assert time.process_time() - start < 1.0
+
+
+def test_the_depth_of_subgraphs_is_limited() -> None:
+    with pytest.raises(ExecutionError, match="nested deeper than MAX_SUBGRAPH_DEPTH = 32"):
+        IRExecutor(nested(MAX_SUBGRAPH_DEPTH + 1))
 
 
 def test_tensors_are_freed_at_their_last_use() -> None:

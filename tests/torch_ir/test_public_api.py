@@ -75,6 +75,12 @@ class Uses:
         run = torch_ir.IRExecutor(case.ir, case.state)
         assert case.is_right(run(X)) and case.is_right(run(X))
 
+    def Limits(self, case: Case) -> None:
+        limits = torch_ir.Limits(memory_bytes=2**20, seconds=60)
+        assert case.is_right(torch_ir.execute_ir(case.ir, (X,), case.state, limits=limits))
+        with pytest.raises(torch_ir.ExecutionError, match=r"Limits.memory_bytes = 1"):
+            torch_ir.execute_ir(case.ir, (X,), case.state, limits=torch_ir.Limits(1))
+
     def verify_ir(self, case: Case) -> None:
         assert torch_ir.verify_ir(case.ir, case.weights, case.model, (X,))[0]
         torch.save({key: value + 1 for key, value in case.state.items()}, case.weights)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 from pathlib import Path
 from typing import Any
 
@@ -242,3 +243,40 @@ def test_the_files_that_are_read(kind: str, model: Model, tmp_path: Path) -> Non
     damaged = tmp_path / "damaged.index.json"
     damaged.write_text("{")
     assert weight_loader_module.weight_files(damaged) == [damaged]
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_damaged_pt_files_raise_one_kind_of_error(legacy: bool, tmp_path: Path) -> None:
+    path = tmp_path / "w.pt"
+    torch.save(Model().state_dict(), path, _use_new_zipfile_serialization=not legacy)
+    whole = path.read_bytes()
+    chance = random.Random(5)
+    causes = set()
+    for _ in range(600):
+        damaged = bytearray(whole[: chance.choice([len(whole), chance.randrange(len(whole))])])
+        for _ in range(chance.randint(1, 8)):
+            if damaged:
+                damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+        path.write_bytes(damaged)
+        try:
+            load_weights(path)
+        except WeightLoadError as error:
+            causes.add(type(error.__cause__).__name__)
+    assert len(causes) > 2, causes  # PyTorch raises many kinds
+
+
+def test_a_bool_is_0_or_1(tmp_path: Path) -> None:
+    mask = torch.tensor([True, False])
+    save_file({"mask": mask}, tmp_path / "w.safetensors")
+    assert load_weights(tmp_path / "w.safetensors")["mask"].tolist() == [True, False]
+    damaged = (tmp_path / "w.safetensors").read_bytes()[:-2] + b"\x07\x00"
+    (tmp_path / "w.safetensors").write_bytes(damaged)
+    with pytest.raises(WeightLoadError, match="'mask' has a byte other than 0 and 1"):
+        load_weights(tmp_path / "w.safetensors")
+
+
+def test_sparse_weights_are_refused() -> None:
+    model = nn.Linear(2, 2, bias=False)
+    ir = extract_ir(model, (torch.ones(1, 2),))
+    with pytest.raises(WeightLoadError, match=r"expected a dense tensor, got .* torch.sparse_coo"):
+        execute_ir(ir, (torch.ones(1, 2),), {"weight": model.weight.detach().to_sparse()})
