@@ -39,6 +39,7 @@ from torch_max_backend.lowering import aten_functions
 from torch_max_backend.lowering.devices import get_accelerators
 from torch_max_backend.lowering.registry import MAPPING_TORCH_ATEN_TO_MAX, map_to
 from torch_max_backend.observe.stats import compile_stats, reset_compile_stats
+from torch_max_backend.runtime.packed_weights import invalidate_weights
 
 __all__ = [
     "MAPPING_TORCH_ATEN_TO_MAX",
@@ -54,6 +55,7 @@ __all__ = [
     "compile_stats",
     "compile_together",
     "get_accelerators",
+    "invalidate_weights",
     "map_to",
     "max_backend",
     "reset_compile_stats",

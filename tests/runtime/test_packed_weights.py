@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from tests.testing.table import Compiled, Table
+from torch_max_backend import invalidate_weights
 from torch_max_backend.program.packed_layout import Layout
 from torch_max_backend.runtime import packed_weights
 
@@ -64,6 +65,36 @@ def any_rows(x):
 @torch.no_grad()
 def one_row(x, y, z):
     return LINEAR(x), NARROW(y), HALF(z)
+
+
+ENCODER = nn.Linear(40, 40, bias=False)
+DECODER = nn.Linear(40, 40, bias=False)
+DECODER.weight = nn.Parameter(ENCODER.weight.t())  # the same memory, other strides
+
+
+@TABLE.add(torch.randn(5, 40))
+@torch.no_grad()
+def tied_and_transposed(x):
+    return DECODER(ENCODER(x).relu())
+
+
+with torch.inference_mode():
+    INFERENCE = torch.randn(300, 70)
+
+
+@TABLE.add(torch.randn(5, 300))
+@torch.no_grad()
+def made_in_inference_mode(x):
+    return x @ INFERENCE
+
+
+SPARSE_BIAS = nn.Parameter(torch.randn(140)[::2])  # not dense: it is copied when it changes
+
+
+@TABLE.add(torch.randn(5, 300))
+@torch.no_grad()
+def with_gaps(x):
+    return (x @ LINEAR.weight.t()).add(SPARSE_BIAS)
 
 
 @TABLE.add(torch.randn(5, 300), options={"pack_weights": False})
@@ -122,23 +153,97 @@ def test_weight_used_packed_and_plain(functions: Functions) -> None:
     check(functions["tied"], torch.tensor([4, 0, 49]))
 
 
-@pytest.mark.parametrize("how", ["in_place", "data", "state_dict", "optimizer"])
-def test_a_changed_parameter_is_packed_again(how: str, functions: Functions) -> None:
+def _in_place() -> None:
+    with torch.no_grad():
+        LINEAR.weight.mul_(2)
+
+
+def _assigned() -> None:
+    LINEAR.weight.data = torch.randn_like(LINEAR.weight)
+
+
+def _merged() -> None:  # a low-rank update, as LoRA's
+    LINEAR.weight.data += torch.randn(70, 2) @ torch.randn(2, 300)
+
+
+def _swapped_and_back() -> None:
+    """Averaged weights in, evaluated, and the trained ones back: EMA."""
+    kept = LINEAR.weight.data.clone()
+    LINEAR.weight.data.copy_(0.9 * kept)
+    kept.add_(1)
+    LINEAR.weight.data.copy_(kept)
+
+
+def _through_numpy() -> None:
+    LINEAR.weight.detach().numpy()[:] += 1
+
+
+def _state_dict() -> None:
+    LINEAR.load_state_dict({key: value + 1 for key, value in LINEAR.state_dict().items()})
+
+
+def _optimizer() -> None:
+    optimizer = torch.optim.SGD(LINEAR.parameters(), lr=0.1)
+    LINEAR(torch.randn(5, 300)).sum().backward()
+    optimizer.step()
+
+
+def _vector() -> None:
+    vector = nn.utils.parameters_to_vector(LINEAR.parameters())
+    nn.utils.vector_to_parameters(vector * 1.5, LINEAR.parameters())
+
+
+def _one_row_and_told() -> None:
+    LINEAR.weight.data[3] += 5
+    invalidate_weights()
+
+
+def _set() -> None:
+    with torch.no_grad():
+        LINEAR.weight.set_(torch.randn_like(LINEAR.weight))
+
+
+WRITES = [
+    _in_place,
+    _assigned,
+    _merged,
+    _swapped_and_back,
+    _through_numpy,
+    _state_dict,
+    _optimizer,
+    _vector,
+    _one_row_and_told,
+    _set,
+]
+
+
+@pytest.mark.parametrize("write", WRITES, ids=lambda write: write.__name__)
+def test_a_changed_parameter_is_packed_again(write, functions: Functions) -> None:
     x = torch.randn(5, 300)
     check(functions["linear"], x)
-    if how == "in_place":
-        with torch.no_grad():
-            LINEAR.weight.mul_(2)
-    elif how == "data":
-        LINEAR.weight.data = torch.randn_like(LINEAR.weight)
-    elif how == "state_dict":
-        LINEAR.load_state_dict({key: value + 1 for key, value in LINEAR.state_dict().items()})
-    else:
-        optimizer = torch.optim.SGD(LINEAR.parameters(), lr=0.1)
-        LINEAR(x).sum().backward()
-        optimizer.step()
+    write()
     check(functions["linear"], x)
     check(functions["any_rows"], torch.randn(7, 300))
+    check(functions["with_gaps"], x)
+
+
+def test_a_weight_and_its_transpose_in_the_same_memory(functions: Functions) -> None:
+    for _ in range(2):
+        check(functions["tied_and_transposed"], torch.randn(5, 40))
+        ENCODER.weight.data.mul_(0.5)
+
+
+def test_a_tensor_made_in_inference_mode(functions: Functions) -> None:
+    check(functions["made_in_inference_mode"], torch.randn(5, 300))
+    with torch.inference_mode():
+        INFERENCE.add_(1)
+    check(functions["made_in_inference_mode"], torch.randn(5, 300))
+
+
+def test_a_parameter_that_is_not_dense(functions: Functions) -> None:
+    check(functions["with_gaps"], torch.randn(5, 300))
+    SPARSE_BIAS.data += 1
+    check(functions["with_gaps"], torch.randn(5, 300))
 
 
 def test_two_functions_share_one_copy(functions: Functions) -> None:

@@ -43,6 +43,19 @@ def to_buffer(tensor: torch.Tensor) -> Buffer:
     return buffer_from_dlpack(capsule(tensor))
 
 
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether the memory of a tensor holds its values in order, and not their negatives."""
+    return tensor.is_contiguous() and not tensor.is_neg()
+
+
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor`, or a copy whose memory holds its values in order.
+
+    A view such as `x.conj().imag` marks its values as negated instead of computing them.
+    """
+    return tensor.resolve_neg().contiguous()
+
+
 def to_tensor(buffer: Buffer) -> torch.Tensor:
     """A tensor over a MAX buffer's memory, which the tensor owns from now on."""
     return from_dlpack(buffer.__dlpack__())

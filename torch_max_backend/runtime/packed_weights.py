@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -10,6 +11,7 @@ import torch
 
 from torch_max_backend.program.packed_layout import Layout
 from torch_max_backend.runtime.buffers import to_buffer
+from torch_max_backend.runtime.watch import Watch, version_of
 
 
 class PackedWeight:
@@ -20,45 +22,84 @@ class PackedWeight:
 
     def __init__(self, source: torch.Tensor, layout: Layout) -> None:
         self.source = source.detach()
+        self.watch = Watch([self.source])
         self.packed = layout.pack(source)
 
 
-_PACKED: WeakValueDictionary[tuple[int, int, Layout], PackedWeight] = WeakValueDictionary()
+Key = tuple[int, int, tuple[int, ...], Layout]
+_PACKED: WeakValueDictionary[Key, PackedWeight] = WeakValueDictionary()
+_epoch = 0
+"""Counts calls of `invalidate_weights`."""
 
 
 def packed_weight(tensor: torch.Tensor, version: int, layout: Layout) -> PackedWeight:
     """The packed copy of `tensor` as it is now, shared by all graphs that pack it alike."""
-    key = (tensor.data_ptr(), version, layout)
+    # Two parameters may share their memory and differ in strides: a weight and its transpose.
+    key = (tensor.data_ptr(), version, tensor.stride(), layout)
     found = _PACKED.get(key)
-    if found is None:
+    if found is None or found.watch.changed():
         found = _PACKED[key] = PackedWeight(tensor, layout)
     return found
 
 
+def invalidate_weights() -> None:
+    """Pack every weight again before its next use.
+
+    Needed after a write that goes unnoticed: one that bypasses PyTorch's version counter and
+    changes few elements, such as `model.weight.data[3] = 0`.
+
+    >>> import torch
+    >>> from torch_max_backend import invalidate_weights
+    >>> weight = torch.nn.Parameter(torch.ones(300, 300))
+    >>> weight.data[3] = 0
+    >>> invalidate_weights()
+    """
+    global _epoch
+    _epoch += 1
+    _PACKED.clear()
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """What belongs together: the state of the parameters, and the buffers packed in that state."""
+
+    state: list[Any] = field(default_factory=list)
+    epoch: int = -1
+    watch: Watch | None = None
+    buffers: list[Any] = field(default_factory=list)
+    weights: list[PackedWeight] = field(default_factory=list)
+
+
 class PackedParameters:
-    """Buffers of packed weights, packed again when a parameter's address or version changes."""
+    """Buffers of packed weights, packed again when a parameter changes."""
 
     def __init__(self, packed: Sequence[tuple[int, int, Layout]]) -> None:
         self.slots = [slot for slot, _, _ in packed]
         self.layouts = [layout for _, _, layout in packed]
         self.positions = [position for _, position, _ in packed]
-        # One tuple, replaced as a whole, so that another thread reads lists that belong together.
-        self.known: tuple[list[Any], list[Any], list[PackedWeight]] = ([], [], [])
+        # Replaced as a whole, so that another thread reads what belongs together.
+        self.known = _Packed()
 
     def fill(self, args: list[Any], buffers: list[Any]) -> None:
         tensors = [args[position] for position in self.positions]
-        state = [(tensor.data_ptr(), _version(tensor)) for tensor in tensors]
-        known, kept, _ = self.known
-        if state != known:
-            weights = [
-                packed_weight(tensor, version, layout)
-                for tensor, (_, version), layout in zip(tensors, state, self.layouts, strict=True)
-            ]
-            kept = [to_buffer(weight.packed) for weight in weights]
-            self.known = (state, kept, weights)
-        for slot, buffer in zip(self.slots, kept, strict=True):
+        state = [(tensor.data_ptr(), version_of(tensor)) for tensor in tensors]
+        known = self.known
+        if (
+            state != known.state
+            or known.epoch != _epoch
+            or known.watch is None
+            or known.watch.changed()
+        ):
+            known = self.known = self._pack(tensors, state)
+        for slot, buffer in zip(self.slots, known.buffers, strict=True):
             buffers[slot] = buffer
 
-
-def _version(tensor: torch.Tensor) -> int:
-    return 0 if tensor.is_inference() else tensor._version  # inference tensors have no version
+    def _pack(self, tensors: Sequence[torch.Tensor], state: list[Any]) -> _Packed:
+        epoch = _epoch
+        watch = Watch([tensor.detach() for tensor in tensors])
+        weights = [
+            packed_weight(tensor, version, layout)
+            for tensor, (_, version), layout in zip(tensors, state, self.layouts, strict=True)
+        ]
+        kept = [to_buffer(weight.packed) for weight in weights]
+        return _Packed(state, epoch, watch, kept, weights)

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from max.driver import Buffer
 
-from torch_max_backend.runtime.buffers import to_buffer
+from torch_max_backend.runtime.buffers import dense, is_dense, to_buffer
+from torch_max_backend.runtime.watch import Watch, version_of
 
 _data_ptr = torch.Tensor.data_ptr
 
@@ -34,8 +35,8 @@ class Parameters:
         # One tuple, replaced as a whole, so that another thread reads lists that belong together.
         self.known: tuple[list[int], list[Buffer | None]] = ([-1] * len(positions), [None] * count)
         """The parameters' addresses, and all buffers of a call with theirs filled in."""
-        self.copied: dict[int, int] = {}
-        """The index of each parameter that had to be copied, and its version at that time."""
+        self.copied: dict[int, tuple[int, Watch]] = {}
+        """The index of each parameter that had to be copied, and its state at that time."""
 
     def fill(self, args: list[Any]) -> list[Any]:
         """The list of a call's buffers, those of the parameters filled in."""
@@ -47,7 +48,10 @@ class Parameters:
         return buffers.copy()
 
     def _copies_are_stale(self, tensors: Sequence[torch.Tensor]) -> bool:
-        return any(tensors[index]._version != seen for index, seen in self.copied.items())
+        return any(
+            version_of(tensors[index]) != version or watch.changed()
+            for index, (version, watch) in self.copied.items()
+        )
 
     def _refresh(
         self, tensors: Sequence[torch.Tensor], addresses: list[int]
@@ -58,13 +62,12 @@ class Parameters:
             if addresses[index] == known[index] and index not in self.copied:
                 continue
             order = self.orders[index]
-            dense = tensor if order is None else tensor.permute(order)
-            if dense.is_contiguous():
+            ordered = tensor if order is None else tensor.permute(order)
+            if is_dense(ordered):
                 self.copied.pop(index, None)
             else:
-                self.copied[index] = tensor._version
-                dense = dense.contiguous()
-            buffers[self.slots[index]] = to_buffer(dense)
+                self.copied[index] = (version_of(tensor), Watch([tensor]))
+            buffers[self.slots[index]] = to_buffer(dense(ordered))
         self.known = (addresses, buffers)
         return buffers
 
@@ -82,13 +85,13 @@ class Writes:
         written: list[tuple[torch.Tensor, torch.Tensor | None]] = []
         for slot, position, order in self.arguments:
             tensor = args[position]
-            dense = tensor if order is None else tensor.permute(order)
-            if dense.is_contiguous():
+            ordered = tensor if order is None else tensor.permute(order)
+            if is_dense(ordered):
                 written.append((tensor, None))
                 continue
-            copy = dense.contiguous()
+            copy = dense(ordered)
             buffers[slot] = to_buffer(copy)
-            written.append((dense, copy))
+            written.append((ordered, copy))
         return written
 
     def end(self, written: list[tuple[torch.Tensor, torch.Tensor | None]]) -> None:
