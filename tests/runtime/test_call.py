@@ -110,6 +110,37 @@ def check(function: Compiled, *args: object) -> None:
     torch.testing.assert_close(function(*args), function.eager(*args))
 
 
+@TABLE.add(torch.randn(3, 4), 5, dynamic=True)
+def rolled_by_a_number(x, n):
+    return torch.roll(x, n) * n
+
+
+@TABLE.add(torch.randn(3, 4), 5, dynamic=True)
+def sized_by_a_number(x, n):
+    return x.new_full((n + 5,), 1.5) - n
+
+
+@TABLE.add(torch.randn(3, 4), 5, dynamic=True)
+def divided_numbers(x, n):
+    return x * (n // 3) + n % 4 + (2 * n - 7)
+
+
+@TABLE.add(torch.randn(3, 4), 2.5, dynamic=True)
+def scaled_by_a_float(x, f):
+    return x * f + f
+
+
+@TABLE.add(lambda: torch.randn(3, dtype=torch.complex64).conj().imag, lambda: torch.randn(1))
+def of_a_negated_view(x, y):
+    return x * 2 + y
+
+
+@TABLE.add(lambda: torch.randn(3, dtype=torch.complex64).conj().imag)
+def writes_to_a_negated_view(x):
+    x.mul_(3)
+    return x + 1
+
+
 def test_contiguous(functions: Functions) -> None:
     check(functions["add_one"], torch.randn(3, 4))
 
@@ -248,3 +279,55 @@ def _wake_ups() -> dict[str, int]:
             line = next(x for x in status.splitlines() if x.startswith("voluntary_ctxt"))
             counts[thread.name] = int(line.split()[1])
     return counts
+
+
+NUMBERS = [5, 2, 1, 0, -1, -3, 2**40, -(2**40)]
+
+
+@pytest.mark.parametrize("n", NUMBERS)
+@pytest.mark.parametrize("name", ["rolled_by_a_number", "divided_numbers"])
+def test_a_number_may_have_any_value(functions: Functions, name: str, n: int) -> None:
+    x = torch.randn(3, 4)
+    before = compile_stats()["graphs"]
+    torch.testing.assert_close(functions[name](x, n), functions[name].eager(x, n))
+    if n not in (0, 1):  # Dynamo may trace these again
+        assert compile_stats()["graphs"] == before
+
+
+@pytest.mark.parametrize("n", [5, 2, 0, -1, -4])
+def test_a_size_computed_from_a_negative_number(functions: Functions, n: int) -> None:
+    function = functions["sized_by_a_number"]
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(function(x, n), function.eager(x, n))
+
+
+@pytest.mark.parametrize("value", [2.5, -1.0, 0.0, -0.0, 1e30, float("inf"), float("nan")])
+def test_a_float_may_have_any_value(functions: Functions, value: float) -> None:
+    function = functions["scaled_by_a_float"]
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(function(x, value), function.eager(x, value), equal_nan=True)
+
+
+@pytest.mark.parametrize("flag", [True, False])
+def test_bools(functions: Functions, flag: bool) -> None:
+    function = functions["divided_numbers"]
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(function(x, flag), function.eager(x, flag))
+
+
+@pytest.mark.parametrize("size", [3, 1])
+def test_negated_views_keep_their_sign(functions: Functions, size: int) -> None:
+    z = torch.randn(size, dtype=torch.complex64)
+    y = torch.randn(1)
+    for view in (z.conj().imag, torch._neg_view(torch.randn(size))):
+        assert view.is_neg()
+        function = functions["of_a_negated_view"]
+        torch.testing.assert_close(function(view, y), function.eager(view, y))
+
+
+def test_writes_reach_a_negated_view(functions: Functions) -> None:
+    function = functions["writes_to_a_negated_view"]
+    z = torch.randn(3, dtype=torch.complex64)
+    expected = z.clone()
+    torch.testing.assert_close(function(z.conj().imag), function.eager(expected.conj().imag))
+    torch.testing.assert_close(z, expected)

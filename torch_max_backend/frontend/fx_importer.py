@@ -185,8 +185,16 @@ def _input(node: fx.Node, static: bool) -> Input:
     if isinstance(value, torch.Tensor):
         return _tensor_input(node.name, value, static)
     if isinstance(value, torch.SymInt):
-        return SymbolInput(node.name, _expr(value))
+        return SymbolInput(node.name, _expr(value), _offset(value))
     return OpaqueInput(node.name)
+
+
+def _offset(value: torch.SymInt) -> int:
+    """What makes any value of a symbol a size: half of int64's range if it may be negative."""
+    expr, env = value.node.expr, value.node.shape_env
+    if not isinstance(expr, sympy.Symbol) or env.bound_sympy(expr).lower >= 0:
+        return 0
+    return 2**61
 
 
 def _tensor_input(name: str, value: torch.Tensor, static: bool) -> TensorInput:

@@ -6,7 +6,6 @@ tracing. Otherwise a `LoweringError` names the op.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,10 +86,15 @@ def build(
     return graph
 
 
+def _carrier(item: SymbolInput) -> str:
+    """The name of the dimension that carries an int into the graph."""
+    return f"{item.expr}_shifted" if item.offset else str(item.expr)
+
+
 def _input_type(item: GraphInput) -> TensorType:
     if isinstance(item, SymbolInput):
         # A buffer without elements carries a size in its shape and costs no memory.
-        return TensorType(DType.uint8, [str(item.expr), 0], DeviceRef.CPU())
+        return TensorType(DType.uint8, [_carrier(item), 0], DeviceRef.CPU())
     sizes: list[int | str] = []
     for i, size in enumerate(item.spec.shape):
         if isinstance(size, int):
@@ -147,11 +151,10 @@ class _Lowering:
         self.program = program
         self.table = table
         self.values: dict[str, Any] = {}
-        names = itertools.chain(
-            told_symbols(program),
-            (str(item.expr) for item in inputs if isinstance(item, SymbolInput)),
-        )
-        self.symbols = {name: Dim(name) for name in names}
+        self.symbols = {name: Dim(name) for name in told_symbols(program)}
+        for item in inputs:
+            if isinstance(item, SymbolInput):
+                self.symbols[str(item.expr)] = Dim(_carrier(item)) - item.offset
         mutated = {mutation.name for mutation in program.mutations}
         self.buffers: dict[str, tuple[TensorInput, BufferValue]] = {}
         loads = _Unordered()

@@ -88,10 +88,12 @@ class TensorInput:
 
 @dataclass(frozen=True)
 class SymbolInput:
-    """An int argument of the compiled function that stands for a symbolic size."""
+    """An int argument of the compiled function: a symbolic size, or any Python int."""
 
     name: str
     expr: SymSize
+    offset: int = 0
+    """Added to the int when it enters the graph, as a size: for an int that may be negative."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +244,7 @@ class Program:
             if isinstance(item, TensorInput):
                 yield f"{name(item.name)} = tensor {item.spec} {item.order} {item.static}"
             elif isinstance(item, SymbolInput):
-                yield f"{name(item.name)} = symbol {item.expr}"
+                yield f"{name(item.name)} = symbol {item.expr} {item.offset}"
             else:
                 yield f"{name(item.name)} = opaque"
         for packed in self.packed:

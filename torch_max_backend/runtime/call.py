@@ -24,7 +24,7 @@ from torch_max_backend.program import (
     graph_inputs,
 )
 from torch_max_backend.runtime.aliasing import AliasProbe
-from torch_max_backend.runtime.buffers import to_buffer, to_tensor
+from torch_max_backend.runtime.buffers import dense, to_buffer, to_tensor
 from torch_max_backend.runtime.packed_weights import PackedParameters
 from torch_max_backend.runtime.parameters import Parameters, Writes
 from torch_max_backend.runtime.results import finisher, size_reader
@@ -57,7 +57,11 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
         for slot, position, item in slots
         if isinstance(item, TensorInput) and not item.static and item.order is not None
     ]
-    symbols = [(slot, position) for slot, position, item in slots if isinstance(item, SymbolInput)]
+    symbols = [
+        (slot, position, item.offset)
+        for slot, position, item in slots
+        if isinstance(item, SymbolInput)
+    ]
     captured = list(program.captured)
     complexes = [
         position for _, position, item in slots if isinstance(item, TensorInput) and item.is_complex
@@ -104,16 +108,16 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
             packed.fill(args, buffers)
         for slot, position in plain:
             tensor = args[position]
-            if not tensor.is_contiguous():
-                tensor = tensor.contiguous()
+            if not tensor.is_contiguous() or tensor.is_neg():
+                tensor = dense(tensor)
             buffers[slot] = to_buffer(tensor)
         for slot, position, order in permuted:
             tensor = args[position].permute(order)
-            if not tensor.is_contiguous():
-                tensor = tensor.contiguous()
+            if not tensor.is_contiguous() or tensor.is_neg():
+                tensor = dense(tensor)
             buffers[slot] = to_buffer(tensor)
-        for slot, position in symbols:
-            buffers[slot] = to_buffer(torch.empty((args[position], 0), dtype=torch.uint8))
+        for slot, position, offset in symbols:
+            buffers[slot] = to_buffer(torch.empty((args[position] + offset, 0), dtype=torch.uint8))
         numbers = read_sizes(args) if read_sizes is not None else None
         written = writes.begin(args, buffers) if mutated else None
         args.clear()  # the caller has given them up: free what has no other references
