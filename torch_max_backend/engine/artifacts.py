@@ -1,7 +1,7 @@
 """The artifact store: compiled Modules on disk, found by a graph's own content.
 
     <cache dir>/artifacts/<module>.mef   what MAX's compiler made of a batch of graphs
-    <cache dir>/graphs/<graph key>       one line: its place in which module, that .mef's checksum
+    <cache dir>/graphs/<graph key>       one line: which module, the place in it, checksums
 
 Files are written aside and renamed, so a reader sees all of one or nothing, and a killed writer
 leaves only a stray temporary file. A graph file that points to a missing, damaged or foreign .mef
@@ -16,11 +16,13 @@ import hashlib
 import os
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from torch_max_backend import flags
+from torch_max_backend.lowering.private_folder import distrust, make_private_folder
 
 _STRAY_AGE = 3600.0
 """Seconds after which a temporary file belongs to a writer that died."""
@@ -48,28 +50,29 @@ class ArtifactStore:
         """The intact artifact that holds the graph `key`, and the graph's place in it."""
         entry = self.graphs / key
         try:
-            name, place, checksum = entry.read_text().split()
-            index = int(place)
+            name, place, checksum, seal = entry.read_text().split()
+            if seal != _seal(key, name, place, checksum):
+                raise ValueError("the entry was damaged")
             path = self.modules / name
             if path.parent != self.modules:
                 raise ValueError(f"{name} is not a file of the store")
             actual = _checksum_of(path)
         except (OSError, ValueError):
-            entry.unlink(missing_ok=True)
+            _remove(entry)
             return None
         if actual != checksum:
-            entry.unlink(missing_ok=True)
-            path.unlink(missing_ok=True)
+            _remove(entry)
+            _remove(path)
             return None
-        return path, index
+        return path, int(place)
 
     def add(self, keys: Iterable[str | None], export: Callable[[Path], object]) -> Path:
         """Store what `export` writes as the artifact of the graphs `keys`, in their order.
 
         A graph whose key is None is in the artifact, but nobody will look for it.
         """
-        self.modules.mkdir(parents=True, exist_ok=True)
-        self.graphs.mkdir(parents=True, exist_ok=True)
+        for folder in (self.modules.parent, self.modules, self.graphs):
+            make_private_folder(folder)
         keys = list(keys)
         name = hashlib.sha256("\n".join(map(str, keys)).encode()).hexdigest()[:32] + ".mef"
         path = self.modules / name
@@ -81,13 +84,14 @@ class ArtifactStore:
         checksum = _checksum(content)
         for index, key in enumerate(keys):
             if key is not None:
-                write_whole(self.graphs / key, f"{name} {index} {checksum}\n")
+                seal = _seal(key, name, str(index), checksum)
+                write_whole(self.graphs / key, f"{name} {index} {checksum} {seal}\n")
         self._evict(keep=path)
         return path
 
     def forget(self, path: Path) -> None:
         """Remove an artifact that turned out to be unusable."""
-        path.unlink(missing_ok=True)
+        _remove(path)
 
     def artifacts(self) -> Iterator[Artifact]:
         """Every artifact, the least recently used first."""
@@ -155,6 +159,17 @@ def _checksum_of(path: Path) -> str:
     return known[1]
 
 
+def _seal(*fields: str) -> str:
+    """Ties the fields of an entry to its key: a damaged one would pick another model."""
+    return _checksum(" ".join(fields).encode())
+
+
+def _remove(path: Path) -> None:
+    """Remove a file if that is possible: a store may be read-only, or filled by others."""
+    with contextlib.suppress(OSError):
+        path.unlink(missing_ok=True)
+
+
 def _checksum(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
@@ -162,11 +177,29 @@ def _checksum(content: bytes) -> str:
 def write_whole(path: Path, text: str) -> None:
     """Write a file aside and rename it: a reader sees all of it or what was there before."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    os.replace(temporary, path)
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except BaseException:
+        _remove(Path(temporary))
+        raise
+
+
+_WARNED: set[str] = set()
 
 
 def default_store() -> ArtifactStore:
-    """The store that the environment asks for."""
-    return ArtifactStore(flags.cache_dir(), flags.cache_mb() * 1024 * 1024)
+    """The store that the environment asks for; one that keeps nothing if it cannot be trusted."""
+    folder, limit = flags.cache_dir(), flags.cache_mb() * 1024 * 1024
+    reason = distrust(folder) if limit else None
+    if reason is not None:
+        if reason not in _WARNED:
+            _WARNED.add(reason)
+            warnings.warn(
+                f"compiled graphs are neither read nor kept: {reason}; "
+                "TORCH_MAX_BACKEND_CACHE_DIR names another folder",
+                stacklevel=2,
+            )
+        limit = 0
+    return ArtifactStore(folder, limit)

@@ -95,6 +95,10 @@ class CompiledGraph:
         self._expect(State.QUEUED)
         self.error, self.state = error, State.FAILED
 
+    def leave_max(self) -> None:
+        """Run on PyTorch from now on: in a forked child, where MAX's threads are missing."""
+        self.run = self._eager
+
     def _expect(self, state: State) -> None:
         if self.state is not state:
             raise AssertionError(

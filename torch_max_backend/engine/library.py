@@ -71,5 +71,5 @@ class Library:
             return
         try:
             store.add(keys, compiled.export_mef)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # MAX raises the latter where the disk is full
             warnings.warn(f"compiled graphs could not be kept for next time: {error}", stacklevel=2)

@@ -70,6 +70,17 @@ class ModuleCompiler:
         ]
         return InferenceSession(devices=[*devices, driver.CPU()])
 
+    @property
+    def started(self) -> bool:
+        """Whether MAX runs in this process."""
+        return "session" in self.__dict__
+
+    def after_fork(self) -> None:
+        """In a forked child: locks that a thread of the parent may have held are made anew."""
+        self._building = threading.RLock()
+        self._inside_max = threading.RLock()
+        self._open = _OpenModule()
+
     def check(self, graph: CompiledGraph) -> None:
         """Raise the errors of a graph's own lowerings."""
         self._build([graph])

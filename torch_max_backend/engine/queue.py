@@ -7,11 +7,13 @@ to wait for the same queue.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from weakref import WeakSet
 
 from torch_max_backend.compat.max import in_default_mlir_context
 from torch_max_backend.engine import artifacts, compile_history
@@ -34,6 +36,20 @@ class Engine:
         self._compiling = threading.RLock()  # MAX's compiler; other graphs are built meanwhile
         self._worker: threading.Thread | None = None
         self._deferred = 0
+        self._graphs: WeakSet[CompiledGraph] = WeakSet()
+        self._forked = False
+
+    def after_fork(self) -> None:
+        """In a forked child: MAX's threads are missing, so everything runs on PyTorch."""
+        self._lock = threading.RLock()
+        self._compiling = threading.RLock()
+        self._worker = None
+        self._pending.clear()
+        self._forked = self._forked or self._compiler.started
+        self._compiler.after_fork()
+        if self._forked:
+            for graph in self._graphs:
+                graph.leave_max()
 
     @in_default_mlir_context  # entered for the main thread only, and users have others
     def submit(self, graphs: Sequence[CompiledGraph], *, background: bool = False) -> None:
@@ -42,6 +58,9 @@ class Engine:
         Raises the errors of their lowerings, and then queues none of them. In the `background`,
         calls run on PyTorch meanwhile, and lowering is the background's work too.
         """
+        if self._forked:
+            self._refuse(graphs)
+            return
         found = [(graph, self._library.find(graph)) for graph in graphs]
         missing = [graph for graph, model in found if model is None]
         if missing and not background:
@@ -53,13 +72,14 @@ class Engine:
                 self._adopt(graph, model)
             else:
                 graph.queue(called_meanwhile=background or self.deferring)
+                self._graphs.add(graph)
         with self._lock:
             self._pending.extend(missing)
 
     @in_default_mlir_context
     def find(self, graph: CompiledGraph) -> bool:
         """Make a graph ready if it was compiled before; False if it was not."""
-        model = self._library.find(graph)
+        model = None if self._forked else self._library.find(graph)
         if model is None:
             return False
         stats.count("graphs")
@@ -76,7 +96,20 @@ class Engine:
     def _adopt(self, graph: CompiledGraph, found: Found) -> None:
         stats.count("cache_hits")
         graph.ready(found.model, found.artifact)
+        self._graphs.add(graph)
         self._library.add(graph)
+
+    def _refuse(self, graphs: Sequence[CompiledGraph]) -> None:
+        for graph in graphs:
+            stats.count("graphs")
+            stats.count("nodes_on_max", len(graph.program.calls))
+            graph.fail(
+                EngineError(
+                    "this process was forked from one that uses MAX, and MAX's threads do not "
+                    "survive a fork; start it with multiprocessing's spawn or forkserver to use MAX"
+                )
+            )
+        _report_failures(graphs)
 
     @property
     def deferring(self) -> bool:
@@ -146,15 +179,21 @@ class Engine:
                 self._worker.start()
 
     def _work(self) -> None:
-        while True:
-            with self._lock:
-                if not self._pending:
+        try:
+            while True:
+                with self._lock:
+                    if not self._pending:
+                        self._worker = None
+                        return
+                try:
+                    self.flush()
+                except Exception as error:  # of a graph that may not fall back; the others go on
+                    message = f"a graph stays on PyTorch: {error}"
+                    warnings.warn(message, FallbackWarning, stacklevel=2)
+        finally:
+            with self._lock:  # whatever ended it, the next graph starts another one
+                if self._worker is threading.current_thread():
                     self._worker = None
-                    return
-            try:
-                self.flush()
-            except MaxCompilerError as error:
-                warnings.warn(f"a graph stays on PyTorch: {error}", FallbackWarning, stacklevel=2)
 
     def _compile(self, graphs: Sequence[CompiledGraph]) -> None:
         by_key: dict[str, CompiledGraph] = {}
@@ -172,6 +211,10 @@ class Engine:
             with self._lock:  # they wait for the next flush
                 self._pending[:0] = graphs
             raise
+        except Exception as error:  # not of a graph: no graph must wait for ever
+            failure = EngineError(f"the compile ended early: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            outcomes = [failure for _ in distinct]
         seconds = time.perf_counter() - start
         _remember(len(distinct), nodes, seconds)
         stats.count("compile_seconds", seconds)
@@ -212,6 +255,8 @@ def _remember(graphs: int, nodes: int, seconds: float) -> None:
 
 
 ENGINE = Engine(COMPILER)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=ENGINE.after_fork)
 
 
 @contextmanager

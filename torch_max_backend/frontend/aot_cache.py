@@ -33,6 +33,7 @@ from torch_max_backend.engine.graph import CompiledGraph, PartitionedGraph
 from torch_max_backend.engine.queue import ENGINE
 from torch_max_backend.lowering.registry import MAPPING_TORCH_ATEN_TO_MAX
 from torch_max_backend.program import Kind, Program
+from torch_max_backend.runtime.interpreter import interpreted
 
 Parts = tuple[Program, tuple[Path, ...], str, Kind, bool]
 CompileGraph = Callable[[fx.GraphModule, Sequence[Any]], CompiledGraph | PartitionedGraph]
@@ -65,7 +66,7 @@ class CacheableGraph(OutputCode):
     def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
         """Called for an entry that was found: get the model, or pass the entry over."""
         program, kernels, what, kind, _ = self.parts
-        graph = CompiledGraph(program, _never, kernels, what, kind)
+        graph = CompiledGraph(program, interpreted(program), kernels, what, kind)
         if not ENGINE.find(graph):
             raise BypassAOTAutogradCache("its compiled graphs are no longer in the artifact store")
         self.graph = graph
@@ -76,10 +77,6 @@ class CacheableGraph(OutputCode):
 
 
 _MADE: ContextVar[list[OutputCode]] = ContextVar("graphs of the function that is being compiled")
-
-
-def _never(args: list[Any]) -> list[Any]:
-    raise AssertionError("a graph from the cache is compiled before its first call")
 
 
 class PassingGraph(OutputCode):

@@ -6,11 +6,14 @@ directory, under a name that is the hash of its sources and of MAX's version.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
 import os
+import shutil
 import subprocess
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +26,7 @@ from torch_max_backend import flags
 from torch_max_backend.errors import PackageError
 from torch_max_backend.lowering import shapes
 from torch_max_backend.lowering.devices import max_dtype
+from torch_max_backend.lowering.private_folder import distrust, unwritable
 
 SOURCES = Path(__file__).parent
 
@@ -42,9 +46,42 @@ def package(folder: Path = SOURCES) -> Path:
     if not (folder / "__init__.mojo").is_file():
         raise PackageError(f"{folder} is not a Mojo package: it has no __init__.mojo")
     # The compiler stores the file's stem as the module's name, so the stem must be final.
-    target = flags.cache_dir() / "kernels" / f"tmb_{_digest(folder)}.mojoc"
+    name = f"tmb_{_digest(folder)}.mojoc"
+    target = _kernel_folder(flags.cache_dir(), name) / name
     _SOURCES_OF[target] = folder
     return target
+
+
+@functools.cache
+def _kernel_folder(cache_dir: Path, name: str) -> Path:
+    """Where a package is kept: for the machine, or where that is not possible for this process."""
+    folder = cache_dir / "kernels"
+    reason = distrust(cache_dir)
+    if reason is None and _is_intact(folder / name):
+        return folder  # a store that may be read, not written
+    reason = reason or unwritable(folder)
+    if reason is None:
+        return folder
+    warnings.warn(f"Mojo kernels are compiled for this process only: {reason}", stacklevel=2)
+    temporary = Path(tempfile.mkdtemp(prefix="torch_max_backend_"))
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    return temporary
+
+
+def _is_intact(package: Path) -> bool:
+    """Whether a precompiled package is there, as it was written."""
+    try:
+        return _checksum_file(package).read_text() == _checksum(package)
+    except OSError:
+        return False
+
+
+def _checksum_file(package: Path) -> Path:
+    return package.with_suffix(".blake2b")
+
+
+def _checksum(path: Path) -> str:
+    return hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest()
 
 
 def packages(folders: Sequence[str] = ()) -> list[Path]:
@@ -61,10 +98,9 @@ def precompile(target: Path) -> None:
     """Compile a package to the path from `package`, unless it exists: 30 s, once per machine."""
     from mojo.run import subprocess_run_mojo
 
-    if target.is_file():
+    if _is_intact(target):
         return
     folder = _SOURCES_OF[target]
-    target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as staging:
         built = Path(staging) / target.name
         try:
@@ -75,7 +111,11 @@ def precompile(target: Path) -> None:
             raise PackageError(
                 f"Mojo could not compile {folder}:\n{error.stderr.decode(errors='replace')}"
             ) from error
-        os.replace(built, target)  # atomic: a reader sees all of it or nothing
+        checksum = _checksum_file(built)
+        checksum.write_text(_checksum(built))
+        # Each is replaced as a whole; between the two, a reader compiles the package again.
+        os.replace(built, target)
+        os.replace(checksum, _checksum_file(target))
 
 
 def elementwise(name: str, *operands: TensorValue, dtype: DType | None = None) -> TensorValue:

@@ -1,0 +1,203 @@
+"""What goes wrong around a compile costs a warning, never the result; no graph waits for ever."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import warnings
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+import torch
+from max.engine import CompiledModel
+
+from tests.engine.test_queue import FakeCompiler, _ready, graph_of
+from torch_max_backend.engine import artifacts
+from torch_max_backend.engine.artifacts import ArtifactStore
+from torch_max_backend.engine.graph import CompiledGraph, State
+from torch_max_backend.engine.library import Library
+from torch_max_backend.engine.queue import Engine
+from torch_max_backend.errors import FallbackWarning
+from torch_max_backend.lowering import mojo_kernels, private_folder
+
+pytestmark = pytest.mark.xdist_group("engine-queue")
+KEYS = ["a" * 32, "b" * 32]
+
+
+def filled(folder: Path) -> ArtifactStore:
+    store = ArtifactStore(folder, 2**30)
+    store.add(KEYS, lambda path: path.write_bytes(b"a module"))
+    return store
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArtifactStore:
+    monkeypatch.setenv("TORCH_MAX_BACKEND_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(artifacts, "_WARNED", set())
+    return filled(tmp_path / "cache")
+
+
+def test_folders_are_private(store: ArtifactStore) -> None:
+    for folder in (store.modules, store.graphs, store.modules.parent):
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("change", ["place", "name", "key", "cut"])
+def test_a_damaged_entry_is_a_miss(store: ArtifactStore, change: str) -> None:
+    assert store.find(KEYS[0]) == (store.modules / os.listdir(store.modules)[0], 0)
+    entry = store.graphs / KEYS[0]
+    name, place, checksum, seal = entry.read_text().split()
+    texts = {
+        "place": f"{name} 1 {checksum} {seal}",
+        "name": f"{'0' * 32}.mef {place} {checksum} {seal}",
+        "key": (store.graphs / KEYS[1]).read_text(),
+        "cut": f"{name} {place}",
+    }
+    entry.write_text(texts[change])
+    assert store.find(KEYS[0]) is None
+    assert not entry.exists() and store.find(KEYS[1]) is not None
+
+
+def test_an_entry_cannot_name_a_file_elsewhere(store: ArtifactStore, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for name in (str(victim), "../../victim"):
+        checksum = artifacts._checksum(b"another")
+        seal = artifacts._seal(KEYS[0], name, "0", checksum)
+        (store.graphs / KEYS[0]).write_text(f"{name} 0 {checksum} {seal}")
+        assert store.find(KEYS[0]) is None
+    assert victim.read_text() == "precious"
+
+
+def test_a_store_that_others_can_write_to_is_not_used(store: ArtifactStore) -> None:
+    assert artifacts.default_store().limit > 0
+    store.graphs.chmod(0o777)
+    with pytest.warns(UserWarning, match=r"others can write to .*graphs .*chmod go-w"):
+        assert artifacts.default_store().limit == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert artifacts.default_store().limit == 0, "one warning is enough"
+
+
+def test_a_store_of_another_user_is_not_used(
+    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    if store.modules.stat().st_uid == 0:  # what root wrote is trusted
+        os.chown(store.modules, 54321, -1)
+    with pytest.warns(UserWarning, match="belongs to another user"):
+        assert artifacts.default_store().limit == 0
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), ValueError("disk full")])
+def test_a_full_disk_costs_a_warning(store: ArtifactStore, error: Exception) -> None:
+    def export(path: Path) -> None:
+        path.write_bytes(b"half of")
+        raise error
+
+    compiled = mock.Mock(spec=CompiledModel)
+    compiled.export_mef = export
+    with pytest.warns(UserWarning, match="could not be kept"):
+        Library(lambda path: []).keep([graph_of(torch.exp)], compiled)
+    assert len(list(store.modules.iterdir())) == 1, "what was half written is gone"
+
+
+def test_a_failed_write_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError):
+        artifacts.write_whole(tmp_path / "entry", "text")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_kernels_without_a_writable_home(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    with pytest.warns(UserWarning, match="compiled for this process only"):
+        folder = mojo_kernels._kernel_folder(blocked / "cache", "tmb_x.mojoc")
+    assert folder.is_dir() and private_folder.unwritable(folder) is None
+
+
+def test_damaged_kernels_are_not_used(tmp_path: Path) -> None:
+    package = tmp_path / "tmb_x.mojoc"
+    package.write_bytes(b"code")
+    assert not mojo_kernels._is_intact(package), "no checksum"
+    mojo_kernels._checksum_file(package).write_text(mojo_kernels._checksum(package))
+    assert mojo_kernels._is_intact(package)
+    package.write_bytes(b"c0de")
+    assert not mojo_kernels._is_intact(package)
+
+
+class Failing(FakeCompiler):
+    def compile(self, graphs: Any, keep: Any) -> Any:
+        if self.bad:
+            raise RuntimeError("nobody expected this")
+        return super().compile(graphs, keep)
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:
+    monkeypatch.setenv("TORCH_MAX_BACKEND_CACHE_MB", "0")
+    monkeypatch.setattr(CompiledGraph, "ready", _ready)
+    return Failing()
+
+
+def test_the_background_survives_any_error(failing: Failing) -> None:
+    engine = Engine(failing)
+    first, second = graph_of(torch.exp), graph_of(torch.sin)
+    failing.bad = {"anything"}
+    engine.submit([first], background=True)
+    with pytest.warns(FallbackWarning, match="nobody expected this"):
+        engine.wait(60)
+    assert first.state is State.FAILED
+    failing.bad = set()
+    engine.submit([second], background=True)
+    engine.wait(60)
+    assert second.state is State.READY
+
+
+FORKED = """
+    import multiprocessing, warnings
+    import torch
+    from torch_max_backend import max_backend
+
+    @torch.compile(backend=max_backend, dynamic=False)
+    def function(x):
+        return x * 5 - 2
+
+    x = torch.arange(17.0)
+    expected = x * 5 - 2
+
+    def work():
+        torch.set_num_threads(1)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            same = torch.equal(function(x), expected)
+            sine = torch.compile(torch.sin, backend=max_backend, dynamic=False)
+            other = torch.equal(sine(x), x.sin())
+        told = any("forked" in str(warning.message) for warning in caught)
+        print(same, other, told, flush=True)
+
+    assert torch.equal(function(x), expected)
+    child = multiprocessing.get_context("fork").Process(target=work)
+    child.start()
+    child.join(120)
+    assert torch.equal(function(x), expected)
+    print(child.exitcode)
+"""
+
+
+@pytest.mark.parametrize("start", ["first", "from the cache"])
+def test_a_forked_child_runs_on_pytorch(tmp_path: Path, start: str) -> None:
+    script = tmp_path / "forked.py"
+    script.write_text(textwrap.dedent(FORKED))
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "True True True\n0\n"), done.stderr
