@@ -58,17 +58,13 @@ class Plan:
         try:
             if self.guard is not None:
                 self._run_guarded(env, self.guard, observe)
-            elif observe is None:
-                for call, out, free, node in self.steps:  # noqa: B007 (read on error)
-                    env[out] = call(env)
-                    for slot in free:
-                        env[slot] = None
-            else:
-                for call, out, free, node in self.steps:
-                    env[out] = call(env)
+                return [env[slot] for slot in self.outputs]
+            for call, out, free, node in self.steps:
+                env[out] = call(env)
+                if observe is not None:
                     observe(node, env[out])
-                    for slot in free:
-                        env[slot] = None
+                for slot in free:
+                    env[slot] = None
         except ExecutionError:
             raise
         except Exception as error:

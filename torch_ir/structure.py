@@ -222,27 +222,27 @@ def _flatten(spec: TreeSpec, value: Any, into: list[Any], where: str) -> None:
 
 
 def _children(spec: TreeSpec, value: Any, where: str) -> list[Any]:
-    expected = spec.type_name or spec.context or spec.kind
-    if spec.kind == "dict":
-        if not isinstance(value, dict) or set(value) != set(spec.keys or []):
-            raise ExecutionError(
-                f"{where}: expected a dict with the keys {spec.keys}, got {value!r:.200}"
-            )
-        return [value[key] for key in spec.keys or []]
-    if spec.kind in ("tuple", "list", "namedtuple"):
-        if not isinstance(value, tuple | list) or len(value) != len(spec.children):
-            raise ExecutionError(
-                f"{where}: expected a {expected} of {len(spec.children)} items, "
-                f"got {_describe(value)}"
-            )
-        return list(value)
-    node = pytree.SUPPORTED_NODES.get(type(value))
-    items = list(node.flatten_fn(value)[0]) if node is not None else None
-    if items is None and isinstance(value, dict) and spec.keys is not None:
-        items = [value[key] for key in spec.keys if key in value]
+    """The items of a nested input, in the order of `spec.children`.
+
+    A tuple or list stands for any sequence, and a dict with the right keys for any mapping.
+    """
+    keys = spec.keys if spec.kind in ("dict", "custom") else None
+    if keys is not None and isinstance(value, dict) and set(value) == set(keys):
+        return [value[key] for key in keys]
+    if spec.kind == "dict" or (keys is not None and isinstance(value, dict)):
+        expected = spec.type_name or "dict"
+        raise ExecutionError(
+            f"{where}: expected a {expected} with the keys {keys}, got {value!r:.200}"
+        )
+    items: list[Any] | None = None
+    if isinstance(value, tuple | list):
+        items = list(value)
+    elif spec.kind == "custom" and (node := pytree.SUPPORTED_NODES.get(type(value))) is not None:
+        items = list(node.flatten_fn(value)[0])
     if items is None or len(items) != len(spec.children):
         raise ExecutionError(
-            f"{where}: expected a {expected} of {len(spec.children)} items, got {_describe(value)}"
+            f"{where}: expected a {spec.type_name or spec.kind} of {len(spec.children)} items, "
+            f"got {_describe(value)}"
         )
     return items
 

@@ -170,13 +170,13 @@ def test_files_with_many_of_something_load_in_time() -> None:
     text = small_document(many(count), *picks)
     start = time.process_time()
     loaded = deserialize_ir(text)
-    assert time.process_time() - start < 10, "usual is 0.05 s"
+    assert time.process_time() - start < 3, "usual is 0.15 s"
     assert [node.inputs[0].name for node in loaded.nodes[1:]] == [f"many.{i}" for i in range(count)]
     keys = ",".join(f'"k{i}":1' for i in range(300_000))
     start = time.process_time()
     with pytest.raises(SerializationError, match="'k299999' occurs twice"):
         deserialize_ir(f'{{{keys},"k299999":1}}')
-    assert time.process_time() - start < 10, "usual is 0.2 s"
+    assert time.process_time() - start < 10, "usual is 0.3 s"
 
 
 @pytest.mark.parametrize("field", ["format", "model_name", "inputs", "nodes", "out_spec"])
