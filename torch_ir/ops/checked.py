@@ -117,6 +117,13 @@ def _check_same_shape(given: dict[str, Any]) -> None:
         raise ExecutionError(f"input and target have the shapes {sorted(shapes)}")
 
 
+def _check_sizes(given: dict[str, Any]) -> None:
+    """With a 0 among the sizes, PyTorch accepts negative ones."""
+    size = given.get("size")
+    if isinstance(size, list) and any(isinstance(n, int) and n < 0 for n in size):
+        raise ExecutionError(f"the size {size} has a negative dimension")
+
+
 _CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "aten::_fft_c2c": _check_fft,
     "aten::_fft_c2r": _check_fft,
@@ -124,8 +131,15 @@ _CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "aten::_native_batch_norm_legit": _check_batch_norm,
     "aten::_native_batch_norm_legit_functional": _check_batch_norm,
     "aten::_native_batch_norm_legit_no_training": _check_batch_norm,
+    "aten::_reshape_alias": _check_sizes,
+    "aten::_reshape_alias_copy": _check_sizes,
+    "aten::as_strided": _check_sizes,
+    "aten::as_strided_copy": _check_sizes,
+    "aten::as_strided_scatter": _check_sizes,
     "aten::binary_cross_entropy": _check_same_shape,
     "aten::native_batch_norm": _check_batch_norm,
+    "prims::as_strided": _check_sizes,
+    "prims::as_strided_scatter": _check_sizes,
 }
 
 

@@ -105,6 +105,13 @@ def test_batch_norm_arguments_are_checked(arguments: dict[str, Any], message: st
         execute_ir(ir, (x, other))
 
 
+def test_negative_sizes_are_refused() -> None:
+    x = torch.ones(3)
+    ir = one_call("aten.as_strided.default", x, self="%0", size=[0, -2], stride=[1, 4])
+    with pytest.raises(ExecutionError, match=r"\[0, -2\] has a negative dimension"):
+        execute_ir(ir, (x,))
+
+
 def test_a_loss_of_different_shapes_is_refused() -> None:
     x, nothing = torch.tensor(0.5), torch.ones(0, 3)
     ir = one_call("aten.binary_cross_entropy.default", x, nothing, self="%0", target="%1")
