@@ -101,9 +101,11 @@ def _explain(node: OpNode, error: Exception, env: Env, slots: Mapping[str, int])
             shape = list(actual.shape) if isinstance(actual, torch.Tensor) else actual
             kind = f" {actual.dtype} {actual.device}" if isinstance(actual, torch.Tensor) else ""
             parts.append(f"%{ref.name} = {shape}{kind}")
-        lines.append(f"  {name}: {', '.join(parts) if parts else value!r:.200}")
+        text = ", ".join(parts) if parts else f"{value!r:.200}"
+        lines.append(f"  {name}: {text}")
     if node.module_path:
-        lines.append(f"  in {node.module_path} ({node.module_type})")
+        kind = f" ({node.module_type})" if node.module_type else ""
+        lines.append(f"  in {node.module_path}{kind}")
     if node.source:
         lines.append(f"  from {node.source}")
     return "\n".join(lines)

@@ -59,7 +59,8 @@ def test_dynamo_traces_only_if_strict(strict: bool) -> None:
     assert node.op_type == ("aten.sin.default" if strict else "aten.cos.default")
 
 
-def test_forward_sees_no_real_weight() -> None:
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_forward_sees_weights_on_the_cpu_without_memory(device: str) -> None:
     seen: list[Any] = []
 
     class Looks(nn.Module):
@@ -72,9 +73,11 @@ def test_forward_sees_no_real_weight() -> None:
             seen.extend([*self.parameters(), *self.buffers(), *self.lstm._flat_weights])
             return self.lstm(self.fc(x) + self.shift)
 
-    model = Looks()
+    with torch.device(device):
+        model = Looks()
     extract_ir(model, (X,))
     assert len(seen) == 2 + 4 + 1 + 4
+    assert all(tensor.device.type == "cpu" for tensor in seen)
     assert all(tensor.untyped_storage().device.type == "meta" for tensor in seen)
     assert all(isinstance(tensor, nn.Parameter) for tensor in seen[:6])
 

@@ -42,9 +42,9 @@ def test_a_failing_node_names_itself() -> None:
     text = str(failure.value)
     for part in (
         "node bad (aten.view.default)",
-        "%x = [3, 4]",
+        "self: %x = [3, 4] torch.float32 cpu\n",
         "size: [5]",
-        "body.3",
+        "  in body.3\n",
         "model.py:7",
     ):
         assert part in text
@@ -70,6 +70,17 @@ def test_a_failing_node_names_itself() -> None:
 def test_nodes_that_cannot_run(op: str, arguments: dict[str, Any], message: str) -> None:
     node = OpNode("n", op, [], out("n"), arguments=arguments)
     with pytest.raises(ExecutionError, match=message):
+        execute_ir(chain(node, outputs=["n"]), (X,))
+
+
+def test_a_rejected_node_names_its_source() -> None:
+    node = OpNode(
+        "n", "aten.nonsense.default", [], out("n"), arguments={}, source="model.py:7: f()"
+    )
+    with pytest.raises(ExecutionError, match=r"has no such op\n  from model\.py:7: f\(\)$"):
+        execute_ir(chain(node, outputs=["n"]), (X,))
+    node.source = ""
+    with pytest.raises(ExecutionError, match=r"has no such op$"):
         execute_ir(chain(node, outputs=["n"]), (X,))
 
 

@@ -74,6 +74,8 @@ def test_the_first_departing_node_is_named(ir: IR, model: Model) -> None:
     assert not passed and report.first_departing_node is not None
     assert report.first_departing_node.name == f"{node.name} (aten.layer_norm.default)"
     assert report.nodes_compared >= 2
+    assert f"{report.nodes_compared} nodes compared\n" in str(report)
+    assert f"first node that differs: {node.name} (aten.layer_norm.default): " in str(report)
 
 
 def test_node_by_node_of_a_decomposed_ir(model: Model) -> None:
@@ -130,6 +132,26 @@ def test_a_parameter_that_the_model_changes_is_compared() -> None:
     )
     assert passed and [output.name for output in report.outputs] == ["output", "mutation of n"]
     assert model.n.item() == 0
+
+
+def test_an_input_that_the_model_changes_is_compared() -> None:
+    class Doubles(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x + 1
+            x.mul_(2)
+            return y
+
+    model, x = Doubles(), X.clone()
+    ir = extract_ir(model, (x,))
+    assert verify_ir_with_state_dict(ir, {}, model, (x,))[0] and torch.equal(x, X)
+    node = next(node for node in ir.nodes if node.op_type.startswith("aten.mul"))
+    node.arguments["other"] = 3
+    passed, report = verify_ir_with_state_dict(ir, {}, model, (x,))
+    assert not passed
+    assert [(o.name, o.matches) for o in report.outputs] == [
+        ("output", True),
+        ("mutation of x", False),
+    ]
 
 
 def test_random_ops_see_the_same_numbers() -> None:

@@ -19,6 +19,9 @@ FLAGS = (
     "--hide-scrollbars", "--remote-debugging-pipe", "--disable-dev-shm-usage",
 )  # fmt: skip
 
+ERRORS = frozenset({"assert", "error", "warning"})
+"""Kinds of console messages that count as problems of the page."""
+
 
 def find() -> str | None:
     """Path of a Chromium, or None."""
@@ -140,6 +143,8 @@ class Page:
             self.problems.append(json.dumps(params["exceptionDetails"])[:600])
         elif event.get("method") == "Log.entryAdded" and params["entry"]["level"] == "error":
             self.problems.append(params["entry"]["text"])
+        elif event.get("method") == "Runtime.consoleAPICalled" and params["type"] in ERRORS:
+            self.problems.append(json.dumps(params["args"])[:600])
 
     def js(self, expression: str) -> Any:
         """The value of an expression in the page."""
