@@ -365,7 +365,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--weights", help=_WEIGHTS_HELP)
     run.add_argument("--device", help="device to run on: cpu, cuda:0, ...")
     run.add_argument("-o", "--output", help="write the results to this .safetensors file")
-    run.add_argument("--max-memory", type=int, metavar="MIB", help="refuse larger results")
+    run.add_argument(
+        "--max-memory", type=int, metavar="MIB", help="stop before the results need more memory"
+    )
     run.add_argument("--max-seconds", type=float, metavar="S", help="stop a run that takes longer")
     add_allow_op(run)
     add_inputs(run)

@@ -21,7 +21,7 @@ from torch_ir import (
     extract_ir,
     verify_ir_with_state_dict,
 )
-from torch_ir.converter import _GraphConverter
+from torch_ir.converter import _constant_leaf, _GraphConverter
 from torch_ir.ir import TensorRef
 
 X = torch.linspace(-2, 2, 24).reshape(4, 6)
@@ -224,6 +224,16 @@ def test_keyword_inputs_keep_their_names(tmp_path: Path) -> None:
     ir = roundtrip(Model(), (X,), tmp_path, kwargs={"scale": 3.0, "bias": X})
     assert set(ir.kwargs_order) == {"scale", "bias"}
     assert torch.equal(execute_ir(ir, (X,), kwargs={"bias": X, "scale": 3.0}), X * 3 + X)
+
+
+@pytest.mark.parametrize("value", [None, True, 3, 2.5, 1j, "text", torch.int8, torch.strided])
+def test_constants_of_a_call(value: Any) -> None:
+    assert _constant_leaf(value) is value
+
+
+def test_a_constant_that_cannot_be_stored() -> None:
+    with pytest.raises(ConversionError, match=r"is the constant b'', which an IR cannot store"):
+        _constant_leaf(b"")
 
 
 def test_an_input_that_is_returned_and_an_output_returned_twice(tmp_path: Path) -> None:
