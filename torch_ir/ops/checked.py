@@ -124,6 +124,31 @@ def _check_sizes(given: dict[str, Any]) -> None:
         raise ExecutionError(f"the size {size} has a negative dimension")
 
 
+def _check_power(given: dict[str, Any]) -> None:
+    """PyTorch negates a negative power; the smallest int64 has no negative and loops for ever."""
+    if not isinstance(n := given.get("n"), int) or abs(n) >= 2**63:
+        raise ExecutionError(f"there is no matrix power {n!r:.60}")
+
+
+def _check_weight_norm(given: dict[str, Any]) -> None:
+    """The kernel divides by the sizes and reads one value of `g` for each slice of `v`."""
+    v, g, dim = given.get("v"), given.get("g"), given.get("dim", 0)
+    if not isinstance(v, torch.Tensor) or not isinstance(g, torch.Tensor):
+        raise ExecutionError("weight norm needs the tensors v and g")
+    if v.numel() == 0 or dim not in (0, v.dim() - 1) or g.numel() != v.shape[dim]:
+        raise ExecutionError(
+            f"weight norm of v {list(v.shape)} along {dim} with g {list(g.shape)}: g must have one "
+            "value for each slice, along the first or last dimension"
+        )
+
+
+def _check_any_weight_norm(given: dict[str, Any]) -> None:
+    """`_weight_norm` calls the kernel for the first and the last dimension only."""
+    v = given.get("v")
+    if not isinstance(v, torch.Tensor) or given.get("dim", 0) in (0, v.dim() - 1):
+        _check_weight_norm(given)
+
+
 _CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "aten::_fft_c2c": _check_fft,
     "aten::_fft_c2r": _check_fft,
@@ -133,10 +158,14 @@ _CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "aten::_native_batch_norm_legit_no_training": _check_batch_norm,
     "aten::_reshape_alias": _check_sizes,
     "aten::_reshape_alias_copy": _check_sizes,
+    "aten::_weight_norm": _check_any_weight_norm,
+    "aten::_weight_norm_interface": _check_weight_norm,
     "aten::as_strided": _check_sizes,
     "aten::as_strided_copy": _check_sizes,
     "aten::as_strided_scatter": _check_sizes,
     "aten::binary_cross_entropy": _check_same_shape,
+    "aten::linalg_matrix_power": _check_power,
+    "aten::matrix_power": _check_power,
     "aten::native_batch_norm": _check_batch_norm,
     "prims::as_strided": _check_sizes,
     "prims::as_strided_scatter": _check_sizes,

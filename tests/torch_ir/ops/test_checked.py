@@ -112,6 +112,26 @@ def test_negative_sizes_are_refused() -> None:
         execute_ir(ir, (x,))
 
 
+def test_the_smallest_matrix_power_is_refused() -> None:
+    x = torch.eye(2) * 2
+    for op_type in ("aten.matrix_power.default", "aten.linalg_matrix_power.default"):
+        with pytest.raises(ExecutionError, match="there is no matrix power -9223372036854775808"):
+            execute_ir(one_call(op_type, x, self="%0", n=-(2**63)), (x,))
+        assert execute_ir(one_call(op_type, x, self="%0", n=-1), (x,))[0, 0] == 0.5
+
+
+@pytest.mark.parametrize("op", ["_weight_norm", "_weight_norm_interface"])
+def test_weight_norm_arguments_are_checked(op: str) -> None:
+    v, g = torch.randn(3, 4), torch.ones(3, 1)
+    result = execute_ir(one_call(f"aten.{op}.default", v, g, v="%0", g="%1"), (v, g))
+    result = result if op == "_weight_norm" else result[0]
+    torch.testing.assert_close(result, v / v.norm(dim=1, keepdim=True))
+    for bad_v, bad_g in ((torch.ones(0, 3), g), (v, torch.ones(2, 1))):
+        ir = one_call(f"aten.{op}.default", bad_v, bad_g, v="%0", g="%1")
+        with pytest.raises(ExecutionError, match="g must have one value for each slice"):
+            execute_ir(ir, (bad_v, bad_g))
+
+
 def test_a_loss_of_different_shapes_is_refused() -> None:
     x, nothing = torch.tensor(0.5), torch.ones(0, 3)
     ir = one_call("aten.binary_cross_entropy.default", x, nothing, self="%0", target="%1")
