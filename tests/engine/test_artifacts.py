@@ -15,7 +15,7 @@ import pytest
 
 from tests.engine import empty_caches
 from tests.engine.empty_caches import script
-from torch_max_backend.engine.artifacts import ArtifactStore
+from torch_max_backend.engine.artifacts import ArtifactStore, _seal
 
 MEGABYTE = 2**20
 
@@ -58,10 +58,12 @@ def test_a_damaged_artifact_is_a_miss(store: ArtifactStore, damage: str) -> None
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "{name} zero {sum}", "{name} 0", "x.mef 0 {sum}"])
-def test_a_foreign_graph_entry_is_a_miss(store: ArtifactStore, text: str) -> None:
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_foreign_graph_entry_is_a_miss(store: ArtifactStore, text: str, sealed: bool) -> None:
     store.add(["a"], writes(b"code"))
-    name, _, checksum = (store.graphs / "a").read_text().split()
-    (store.graphs / "a").write_text(text.format(name=name, sum=checksum))
+    name, _, checksum, _ = (store.graphs / "a").read_text().split()
+    line = text.format(name=name, sum=checksum)
+    (store.graphs / "a").write_text(f"{line} {_seal('a', *line.split())}" if sealed else line)
     assert store.find("a") is None
 
 
@@ -76,7 +78,8 @@ def test_a_graph_entry_reaches_no_file_outside_the_store(
     outside = tmp_path / "outside.mef"
     for name in ("../outside.mef", str(outside)):
         outside.write_bytes(b"code")
-        entry.write_text(f"{name} 0 {right if checksum == 'the right one' else 'abc'}")
+        claimed = right if checksum == "the right one" else "abc"
+        entry.write_text(f"{name} 0 {claimed} {_seal('a', name, '0', claimed)}")
         assert store.find("a") is None
         assert outside.read_bytes() == b"code"
 

@@ -53,6 +53,7 @@ class ArtifactStore:
             name, place, checksum, seal = entry.read_text().split()
             if seal != _seal(key, name, place, checksum):
                 raise ValueError("the entry was damaged")
+            index = int(place)
             path = self.modules / name
             if path.parent != self.modules:
                 raise ValueError(f"{name} is not a file of the store")
@@ -64,7 +65,7 @@ class ArtifactStore:
             _remove(entry)
             _remove(path)
             return None
-        return path, int(place)
+        return path, index
 
     def add(self, keys: Iterable[str | None], export: Callable[[Path], object]) -> Path:
         """Store what `export` writes as the artifact of the graphs `keys`, in their order.
