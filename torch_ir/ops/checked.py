@@ -156,8 +156,6 @@ _CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "aten::_native_batch_norm_legit": _check_batch_norm,
     "aten::_native_batch_norm_legit_functional": _check_batch_norm,
     "aten::_native_batch_norm_legit_no_training": _check_batch_norm,
-    "aten::_reshape_alias": _check_sizes,
-    "aten::_reshape_alias_copy": _check_sizes,
     "aten::_weight_norm": _check_any_weight_norm,
     "aten::_weight_norm_interface": _check_weight_norm,
     "aten::as_strided": _check_sizes,

@@ -23,6 +23,8 @@ aten = torch.ops.aten
         ("aten.max_pool2d_with_indices_backward.default", "its name contains 'backward'"),
         ("aten.linalg_lu_solve.default", "it does not check its arguments"),
         ("aten.resize.default", "it does not check its arguments"),
+        ("aten._reshape_alias.default", "it is an internal op"),
+        ("aten._stack.default", "it is an internal op"),
         ("aten._embedding_bag.default", "it is an internal op"),
         ("aten.get_gradients.default", "it does not return tensors"),
         ("aten.is_leaf.default", "it does not return tensors"),
