@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.fx import _lazy_graph_module as lazy_graph_module
 
 from tests.testing.private_names import check_import, imported_names, private_uses
 
@@ -199,11 +200,12 @@ def test_lazy_graph_modules(compat: ModuleType) -> None:
     """Code is generated when it is asked for, not when the graph module is made."""
     graph = torch.fx.Graph()
     graph.output(graph.placeholder("x"))
-    with compat.lazy_graph_modules(True):
-        lazy = torch.fx._lazy_graph_module._make_graph_module(nn.Module(), graph)
-    with compat.lazy_graph_modules(False):
-        eager = torch.fx._lazy_graph_module._make_graph_module(nn.Module(), graph)
-    assert type(lazy) is not type(eager) and lazy(3) == eager(3) == 3
+    made = {}
+    for lazy in (True, False):
+        with compat.lazy_graph_modules(lazy):
+            made[lazy] = lazy_graph_module._make_graph_module(nn.Module(), graph)
+        assert isinstance(made[lazy], lazy_graph_module._LazyGraphModule) is lazy
+    assert made[True](3) == made[False](3) == 3
 
 
 def test_copy_program(compat: ModuleType) -> None:
