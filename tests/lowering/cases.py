@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 HALF = [torch.float16, torch.bfloat16]
+F32 = [torch.float32]
 FLOATS = [torch.float32, torch.float64, *HALF]
 SMALL_INTS = [torch.uint8, torch.int8, torch.int16, torch.int32]
 INTS = [torch.int64, *SMALL_INTS]
@@ -97,6 +98,11 @@ def together(*ops: Callable[..., Any]) -> Callable[..., list[Any]]:
     return call
 
 
+def signs(results: list[torch.Tensor]) -> list[torch.Tensor]:
+    """For `expand`: -1 for -0.0, which compares equal to 0.0."""
+    return [torch.copysign(torch.ones_like(result), result) for result in results]
+
+
 @dataclass(frozen=True)
 class Xfail:
     """A known failure of some dtypes."""
@@ -115,7 +121,7 @@ class OpCase:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     dtypes: Sequence[torch.dtype] = (torch.float32,)
-    tolerance: tuple[float, float] | None = None
+    tolerances: tuple[tuple[frozenset[torch.dtype], tuple[float, float]], ...] = ()
     xfails: tuple[Xfail, ...] = ()
     outputs: tuple[int, ...] | None = None
     """Which outputs to compare; None for all."""
@@ -139,9 +145,23 @@ class OpCase:
         xfail = Xfail(marked, reason, raises, match)
         return dataclasses.replace(self, xfails=(*self.xfails, xfail))
 
-    def within(self, atol: float, rtol: float) -> OpCase:
-        """Other tolerances than the dtype's."""
-        return dataclasses.replace(self, tolerance=(atol, rtol))
+    def within(
+        self, atol: float, rtol: float, dtypes: Sequence[torch.dtype] | None = None
+    ) -> OpCase:
+        """Other tolerances than `TOLERANCE` for results of `dtypes` (default: the case's own).
+
+        One tolerance is not right for float64 and float16: a case with both names `dtypes`.
+        """
+        marked = frozenset(dtypes if dtypes is not None else self.dtypes)
+        precisions = {"16 bits" if dtype in HALF else str(dtype) for dtype in marked}
+        if dtypes is None and (atol or rtol) and len(precisions) > 1:
+            raise ValueError(f"{self.op}: one tolerance for {sorted(map(str, marked))}")
+        return dataclasses.replace(self, tolerances=(*self.tolerances, (marked, (atol, rtol))))
+
+    def tolerance(self, dtype: torch.dtype) -> tuple[float, float]:
+        """How far a result of `dtype` may be from PyTorch's: (absolute, relative)."""
+        own = (tolerance for dtypes, tolerance in self.tolerances if dtype in dtypes)
+        return next(own, TOLERANCE.get(dtype, (0, 0)))
 
     def rows(self, table: str, number: int) -> Iterator[Row]:
         for dtype in self.dtypes:

@@ -4,7 +4,18 @@ import functools
 
 import torch
 
-from tests.lowering.cases import ALL, BOOL, HALF, SOME, SOME_FLOATS, SOME_INTS, OpCase, t, together
+from tests.lowering.cases import (
+    ALL,
+    BOOL,
+    HALF,
+    SOME,
+    SOME_FLOATS,
+    SOME_INTS,
+    OpCase,
+    signs,
+    t,
+    together,
+)
 
 aten = torch.ops.aten
 
@@ -16,11 +27,6 @@ PLAIN = [nan, inf, -inf, 0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 7.0, -7.0, 1e20]
 COLUMN = [[value] for value in PLAIN]
 WHOLE = [-7, -3, -2, -1, 1, 2, 3, 7]
 WHOLE_COLUMN = [[value] for value in [-8, -7, -1, 0, 1, 5, 7, 8, 100]]
-
-
-def signs(results: list[torch.Tensor]) -> list[torch.Tensor]:
-    """-1 for -0.0, which compares equal to 0.0."""
-    return [torch.copysign(torch.ones_like(result), result) for result in results]
 
 
 SIGNED = [torch.int64, torch.int32, torch.int16, torch.int8]

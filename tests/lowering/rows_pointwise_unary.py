@@ -12,6 +12,7 @@ from tests.lowering.cases import (
     SOME_FLOATS,
     SOME_INTS,
     OpCase,
+    signs,
     t,
     together,
 )
@@ -19,11 +20,6 @@ from tests.lowering.cases import (
 aten = torch.ops.aten
 
 SINGLE = [torch.float32, torch.float64]
-
-
-def signs(results: list[torch.Tensor]) -> list[torch.Tensor]:
-    """-1 for -0.0, which compares equal to 0.0."""
-    return [torch.copysign(torch.ones_like(result), result) for result in results]
 
 
 FLOAT_FUNCTIONS = [

@@ -81,8 +81,7 @@ ROWS = [
         OpCase(
             aten.grid_sampler_2d.default,
             (t(2, 3, 4, 5), t(2, 3, 6, 2, low=-1.6, high=1.6), mode, padding, align),
-            tolerance=(2e-4, 1e-4),
-        )
+        ).within(2e-4, 1e-4)
         for mode in (0, 1, 2)
         for padding in (0, 1, 2)
         for align in (False, True)
@@ -105,8 +104,7 @@ ROWS = [
         OpCase(
             aten.grid_sampler_3d.default,
             (t(2, 3, 4, 5, 3), t(2, 3, 2, 6, 3, low=-1.6, high=1.6), mode, padding, align),
-            tolerance=(2e-4, 1e-4),
-        )
+        ).within(2e-4, 1e-4)
         for mode, padding, align in ((0, 0, False), (0, 1, True), (1, 2, False), (0, 2, True))
     ),
 ]

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from tests.lowering.cases import TOLERANCE, Row
+from tests.lowering.cases import Row
 from tests.testing.graph_of_call import OpCall, graph_for_max, run_on_max
 from torch_max_backend.compat.torch import pytree
 from torch_max_backend.engine.graph import CompiledGraph
@@ -59,11 +59,12 @@ class Outcome:
         case = self.row.case
         if case.expand is not None:
             actual, expected = case.expand(actual), case.expand(expected)
-        assert len(actual) == len(expected)
+        assert expected and len(actual) == len(expected)
+        assert set(case.outputs or ()) <= set(range(len(expected)))
         for index, (got, want) in enumerate(zip(actual, expected, strict=True)):
             if case.outputs is not None and index not in case.outputs:
                 continue
-            atol, rtol = case.tolerance or TOLERANCE.get(want.dtype, (0, 0))
+            atol, rtol = case.tolerance(want.dtype)
             torch.testing.assert_close(got, want, atol=atol, rtol=rtol, equal_nan=True)
 
 
