@@ -132,6 +132,7 @@ CASES = [
         lambda x: F.adaptive_avg_pool2d(x, (2, 3)),
         [[(2, 3, 8, 9)], [(5, 3, 8, 9)]],
     ),
+    Case("half_rounded_up", lambda x: torch.arange(-(-x.shape[1] // 2)) * (-x.shape[0] % 4), X),
 ]
 
 DEFAULT, SLOW = CASES[::2], CASES[1::2]
