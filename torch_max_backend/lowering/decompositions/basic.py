@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 
@@ -50,8 +52,8 @@ def segment_reduce(
     axis: int = 0,
     unsafe: bool = False,
     initial: float | None = None,
-) -> torch.Tensor:
-    """Reduce each segment along `axis` to one element."""
+) -> Any:
+    """Reduce each segment along `axis` to one element; segments by `indices` stay with PyTorch."""
     if indices is not None:
         return NotImplemented
     if lengths is None:

@@ -24,7 +24,7 @@ def decompose(
     offs: torch.Tensor | None = None,
     bias: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
-) -> torch.Tensor:
+) -> Any:
     """Our op for a 2-d and a 3-d operand; PyTorch's other forms stay as they are."""
     ranks = (self.dim(), mat2.dim())
     if ranks != (2, 3) or offs is None or bias is not None or out_dtype not in (None, self.dtype):
