@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from max.graph import Module, ops
+from max.graph import ops
 
 from tests.lowering.cases import Row
 from tests.lowering.test_ops import ROWS
-from tests.testing.graph_of_call import OpCall, graph_for_max
-from torch_max_backend.compat.max import in_default_mlir_context
-from torch_max_backend.lowering import graph_builder, mojo_kernels
+from tests.testing.graph_of_call import OpCall, lowered
+from torch_max_backend.lowering import mojo_kernels
 from torch_max_backend.lowering.registry import decomposition_table
 
 
@@ -33,7 +32,6 @@ def _by_novelty() -> list[Row]:
     return new + [row for row in cases.values() if row not in new]
 
 
-@in_default_mlir_context
 def test_every_kernel_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = registered_kernels()
     assert missing
@@ -48,7 +46,5 @@ def test_every_kernel_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     for row in _by_novelty():
         if not missing:
             break
-        gm, _ = OpCall(row.case.op, *row.arguments()).trace(table)
-        graph = graph_for_max(gm)
-        graph_builder.build(graph.program, graph.lowerings, Module(), "row", graph.kernels)
+        lowered(OpCall(row.case.op, *row.arguments()), table)
     assert not missing, f"no row in tests/lowering reaches {sorted(missing)}"

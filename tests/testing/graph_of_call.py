@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from max.graph import Module
 from torch import fx
 from torch._functorch._aot_autograd.functional_utils import (
     from_fun,
@@ -20,11 +21,13 @@ from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
+from torch_max_backend.compat.max import in_default_mlir_context
 from torch_max_backend.engine.graph import CompiledGraph, State
 from torch_max_backend.flags import Options
 from torch_max_backend.frontend.graph_compiler import GraphCompiler, normalized
 from torch_max_backend.frontend.support import unsupported_error, unsupported_nodes
-from torch_max_backend.lowering import mojo_kernels
+from torch_max_backend.lowering import graph_builder, mojo_kernels
+from torch_max_backend.lowering.registry import decomposition_table
 from torch_max_backend.program import Kind
 
 _EXCLUDE = torch._C._ExcludeDispatchKeyGuard
@@ -76,6 +79,16 @@ def graph_for_max(gm: fx.GraphModule) -> CompiledGraph:
     if reasons := unsupported_nodes(gm):
         raise unsupported_error(gm, reasons)
     return GraphCompiler(Options(), mojo_kernels.packages()).graph(gm, Kind.INFERENCE)
+
+
+@in_default_mlir_context
+def lowered(call: OpCall, table: Mapping[Any, Any] | None = None) -> Module:
+    """The call as a MAX Module, built and not compiled."""
+    gm, _ = call.trace(decomposition_table() if table is None else table)
+    graph = graph_for_max(gm)
+    module = Module()
+    graph_builder.build(graph.program, graph.lowerings, module, "graph", graph.kernels)
+    return module
 
 
 def run_on_max(graph: CompiledGraph, args: list[Any]) -> list[Any]:

@@ -6,13 +6,10 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from max.graph import Module
 from torch.nn import functional
 
-from tests.testing.graph_of_call import OpCall, graph_for_max
-from tests.testing.programs import op_names, outputs, program
-from torch_max_backend.compat.max import in_default_mlir_context
-from torch_max_backend.lowering import graph_builder
+from tests.testing.graph_of_call import OpCall, lowered
+from tests.testing.programs import op_names, outputs, program, program_of
 from torch_max_backend.lowering.registry import decomposition_table
 
 
@@ -48,7 +45,7 @@ def test_a_number_that_would_be_cut_to_pieces_is_a_tensor() -> None:
         return functional.pad(x, (1, 2), mode="circular")
 
     gm, _ = OpCall(padded, (torch.randn(2, 3, 3),), {}).trace(decomposition_table())
-    folded = graph_for_max(gm).program
+    folded = program_of(gm)
     assert any(torch.equal(value, torch.zeros(2, 3, 6)) for value in folded.captured)
 
 
@@ -77,12 +74,7 @@ def batch_norm(x: torch.Tensor) -> torch.Tensor:
         batch_norm,
     ],
 )
-@in_default_mlir_context
 def test_max_divides_nothing(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
     """MAX compiles a program of its own for each number that it divides by."""
-    gm, _ = OpCall(function, (torch.randn(5, 3),), {}).trace(decomposition_table())
-    graph = graph_for_max(gm)
-    module = Module()
-    graph_builder.build(graph.program, graph.lowerings, module, "graph", graph.kernels)
-    text = str(module.mlir_module)
+    text = str(lowered(OpCall(function, (torch.randn(5, 3),), {})).mlir_module)
     assert "tmb_divide" in text and "mo.div" not in text
