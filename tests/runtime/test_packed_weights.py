@@ -10,7 +10,6 @@ from torch import nn
 
 from tests.testing.table import Compiled, Table
 from torch_max_backend import invalidate_weights
-from torch_max_backend.program.packed_layout import Layout
 from torch_max_backend.runtime import packed_weights
 
 pytestmark = pytest.mark.xdist_group("runtime-weights")
@@ -105,18 +104,6 @@ def unpacked(x):
 
 def check(function: Compiled, *args: torch.Tensor) -> None:
     torch.testing.assert_close(function(*args), function.eager(*args), atol=1e-4, rtol=1e-4)
-
-
-@pytest.mark.parametrize("columns", [16, 32])
-@pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize(("k", "n"), [(1, 1), (7, 32), (300, 70), (5000, 3)])
-def test_packing_loses_nothing(k: int, n: int, transposed: bool, columns: int) -> None:
-    weight = torch.randn(n, k) if transposed else torch.randn(k, n)
-    panels = Layout(k, n, transposed, columns).pack(weight)
-    assert panels.shape == (-(-n // columns), k, columns)
-    matrix = panels.transpose(0, 1).reshape(k, -1)
-    assert matrix[:, :n].equal(weight.t() if transposed else weight)
-    assert not matrix[:, n:].any()
 
 
 @pytest.mark.parametrize("name", ["linear", "any_rows", "unpacked"])

@@ -1,0 +1,65 @@
+"""PROFILE and VERBOSE: what is printed, and that nothing is printed without them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+from max.graph import Graph
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from torch_max_backend.observe import profiling
+
+PROFILE, VERBOSE = "TORCH_MAX_BACKEND_PROFILE", "TORCH_MAX_BACKEND_VERBOSE"
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def _off(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (PROFILE, VERBOSE):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(f"PY{name}", raising=False)
+
+
+def graph() -> torch.fx.GraphModule:
+    return make_fx(lambda x, y: (x + y + 1).sin())(torch.ones(3), torch.ones(3))
+
+
+def report_all() -> None:
+    profiling.report("lower", 0.0123, "2 graphs")
+    profiling.show_graph(graph(), "forward")
+    profiling.show_max_graph(Graph("shown", input_types=[]))
+
+
+def test_silence_by_default(capfd: Capture) -> None:
+    report_all()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_profile_prints_a_line_per_stage(capfd: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PROFILE, "1")
+    report_all()
+    out, err = capfd.readouterr()
+    assert out == "" and re.fullmatch(r"\[max_backend\] lower +12\.30 ms  2 graphs\n", err)
+
+
+def test_verbose_prints_graphs_and_counts(capfd: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VERBOSE, "1")
+    report_all()
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "forward graph, 3 calls" in err and "2 × aten.add.Tensor" in err
+    assert "1 × aten.sin.default" in err and "MAX graph" in err and '"shown"' in err
+    assert "lower" not in err
+
+
+def test_a_timed_call(capfd: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PROFILE, "1")
+    call = profiling.timed(lambda args: [args[0] + 1], "a graph")
+    assert call([2]) == [3]
+    assert re.search(r"\[max_backend\] run +\d+\.\d\d ms  a graph", capfd.readouterr().err)
+
+
+def test_a_short_name_of_a_graph() -> None:
+    assert profiling.describe(graph(), "backward") == "backward, 2 tensors in"
