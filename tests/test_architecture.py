@@ -36,7 +36,9 @@ STAGES = [
 
 
 def python_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
+    found = sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
+    assert found, f"no Python file below {folder}"
+    return found
 
 
 def imports(path: Path) -> set[str]:
@@ -81,6 +83,50 @@ def test_the_page_lists_every_file() -> None:
     packages = {f for f in files if f.endswith("/__init__.py")}  # named where they hold code
     assert listed - files == set()
     assert files - packages - listed == set()
+
+
+COMPLEX_NUMBERS = "frontend/test_complex_numbers.py"
+COVERED_BY = {
+    "__init__.py": "test_architecture.py",
+    "__main__.py": "cli/test_main.py",
+    "cli/__init__.py": "cli/test_main.py",
+    "engine/library.py": "engine/test_faults.py",
+    "engine/module_compiler.py": "engine/test_queue.py",
+    "frontend/aot_autograd.py": "engine/test_artifacts.py",
+    "frontend/aot_cache.py": "engine/test_artifacts.py",
+    "frontend/compiler.py": "test_errors.py",
+    "frontend/complex_numbers/__init__.py": COMPLEX_NUMBERS,
+    "frontend/complex_numbers/arithmetic.py": COMPLEX_NUMBERS,
+    "frontend/complex_numbers/fourier.py": COMPLEX_NUMBERS,
+    "frontend/complex_numbers/pair.py": COMPLEX_NUMBERS,
+    "frontend/complex_numbers/rewrite.py": COMPLEX_NUMBERS,
+    "frontend/fx_importer.py": "program/test_program.py",
+    "frontend/graph_compiler.py": "frontend/test_partition.py",
+    "frontend/random_numbers.py": "frontend/test_partition.py",
+    "lowering/decompositions/__init__.py": "lowering/decompositions/test_basic.py",
+    "lowering/graph_builder.py": "test_errors.py",
+    "lowering/mojo_kernels/__init__.py": "lowering/test_mojo_kernels.py",
+    "lowering/private_folder.py": "engine/test_faults.py",
+    "lowering/types.py": "lowering/test_ops.py",
+    "program/__init__.py": "program/test_program.py",
+    "program/passes/__init__.py": "program/passes/test_run.py",
+    "program/passes/matching.py": "program/passes/test_fuse_rms_norm.py",
+}
+"""Modules without a test of their name, and the test that covers them."""
+
+
+def test_every_module_has_a_test_of_its_name() -> None:
+    """`engine/queue.py` is tested by `tests/engine/test_queue.py`; op rows test the lowerings."""
+    missing = {}
+    for path in python_files(BACKEND):
+        module = path.relative_to(BACKEND)
+        own = ROOT / "tests" / module.parent / f"test_{path.stem}.py"
+        has_code = path.stem != "__init__" or len(path.read_text().splitlines()) > 1
+        if "aten_functions" not in module.parts and has_code and not own.exists():
+            missing[str(module)] = own
+    assert missing.keys() == COVERED_BY.keys(), "add the test, or name the one that covers it"
+    for test in COVERED_BY.values():
+        assert (ROOT / "tests" / test).exists(), test
 
 
 def test_torch_ir_depends_on_pytorch_alone() -> None:
