@@ -81,6 +81,7 @@ BAD = [
     ("constant not base64", change("constants.0.2", "&&&"), "not base64"),
     ("huge empty constant", change("constants.0", ["c", "float32[0,9999999999999]", ""]),
      "is too large"),
+    ("symbols no object", change("symbols", []), "symbols: must be an object"),
     ("symbol without bounds", change("symbols", {"s0": [1]}), "symbols"),
     ("mutation of nothing", change("mutations", [["buffer", "b", "nobody"]]), r"mutations\[0\]"),
     ("modules no object", change("modules", []), "modules must be an object with string values"),
