@@ -157,3 +157,8 @@ def test_numbers_have_a_type(kind: str, good: Any, bad: Any) -> None:
     assert execute_ir(ir, (good,)) == good
     with pytest.raises(ExecutionError, match=rf"the IR expects {kind}, got {type(bad).__name__} "):
         execute_ir(ir, (bad,))
+
+
+def test_allow_ops_is_a_list() -> None:
+    with pytest.raises(ExecutionError, match=r"must be a list of ops: pass \['aten\.relu'\]"):
+        execute_ir(IR([], [], []), (), allow_ops="aten.relu")
