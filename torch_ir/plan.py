@@ -148,6 +148,9 @@ class _Layout(NamedTuple):
     function: Callable[..., Any] | None
     positional: tuple[str, ...]
     keywords: tuple[str, ...]
+    enums: tuple[tuple[str, type], ...] = ()
+    """The arguments that are a dtype, layout or memory format. PyTorch also takes any integer for
+    one, and reads out of bounds if it is not the number of one."""
 
 
 _DENSE = (None, torch.strided)
@@ -160,6 +163,7 @@ def _overload_layout(node: OpNode, overload: OpOverload) -> _Layout:
     left = dict.fromkeys(node.arguments)
     positional: list[str] = []
     keywords: list[str] = []
+    enums: list[tuple[str, type]] = []
     in_order = True
     for parameter in parameters(overload):
         if parameter.is_written:
@@ -171,6 +175,8 @@ def _overload_layout(node: OpNode, overload: OpOverload) -> _Layout:
             in_order = False
             continue
         del left[parameter.name]
+        if parameter.enum is not None:
+            enums.append((parameter.name, parameter.enum))
         by_position = in_order and not parameter.kwarg_only
         (positional if by_position else keywords).append(parameter.name)
     if left:
@@ -178,7 +184,7 @@ def _overload_layout(node: OpNode, overload: OpOverload) -> _Layout:
             f"node {node.name}: {node.op_type} has no argument {', '.join(left)} in PyTorch "
             f"{torch.__version__}; its schema: {schema_of(overload)}"
         )
-    return _Layout(kernel_of(overload), tuple(positional), tuple(keywords))
+    return _Layout(kernel_of(overload), tuple(positional), tuple(keywords), tuple(enums))
 
 
 class _Compiler:
@@ -283,7 +289,13 @@ class _Compiler:
         layout = self.layouts.get(key)
         if layout is None:
             layout = self.layouts[key] = self._layout(node)
-        function, positional, keywords = layout
+        function, positional, keywords, enums = layout
+        for name, kind in enums:
+            if arguments[name] is not None and type(arguments[name]) is not kind:
+                raise ExecutionError(
+                    f"node {node.name}: the argument {name!r} of {node.op_type} must be a "
+                    f"torch.{kind.__name__}, not {arguments[name]!r:.60}"
+                )
         if arguments.get("layout") not in _DENSE and not is_listed(
             node.op_type, self.shared.allow_ops
         ):

@@ -117,6 +117,17 @@ def test_a_subgraph_that_calls_itself_is_refused() -> None:
         execute_ir(ir, ())
 
 
+@pytest.mark.parametrize("value", [-1, 6, TensorRef("x"), True])
+@pytest.mark.parametrize("name", ["dtype", "layout", "memory_format"])
+def test_a_dtype_is_not_a_number(name: str, value: Any) -> None:
+    """PyTorch takes the number -1 for a dtype, and ends the process."""
+    arguments = {"self": TensorRef("x"), name: value}
+    node = OpNode("n", "aten._to_copy.default", [], [], arguments=arguments)
+    ir = IR([node], [TensorMeta("x", (3, 4), "float32")], [])
+    with pytest.raises(ExecutionError, match=f"'{name}' of .* must be a torch.{name}, not"):
+        execute_ir(ir, (X,))
+
+
 def nested(depth: int) -> IR:
     """Subgraphs that each call the next one from both branches of 6 `cond`s."""
 

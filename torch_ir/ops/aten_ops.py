@@ -85,13 +85,32 @@ class Parameter(NamedTuple):
     name: str
     kwarg_only: bool
     is_written: bool
+    enum: type | None
+    """`torch.dtype`, `torch.layout` or `torch.memory_format`, if that is what it takes."""
+
+
+_ENUMS = {
+    "ScalarType": torch.dtype,
+    "Layout": torch.layout,
+    "MemoryFormat": torch.memory_format,
+}
+
+
+def _enum_of(argument: Any) -> type | None:
+    # `type` is int for all of these.
+    return _ENUMS.get(str(argument.real_type).removeprefix("Optional[").removesuffix("]"))
 
 
 @functools.cache
 def parameters(overload: OpOverload) -> tuple[Parameter, ...]:
     """All arguments of an op, cached because reading a schema is slow."""
     return tuple(
-        Parameter(a.name, a.kwarg_only, a.alias_info is not None and a.alias_info.is_write)
+        Parameter(
+            a.name,
+            a.kwarg_only,
+            a.alias_info is not None and a.alias_info.is_write,
+            _enum_of(a),
+        )
         for a in schema_of(overload).arguments
     )
 
