@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from tests.testing.graph_of_call import OpCall
+from tests.testing.observed import ops_on_torch
 from torch_max_backend import compile_stats, compile_together, max_backend
 from torch_max_backend.errors import FallbackWarning
 from torch_max_backend.frontend.complex_numbers import arithmetic, fourier
@@ -213,6 +214,8 @@ def test_an_op_without_a_rewrite_stays_on_pytorch() -> None:
     torch.manual_seed(1)
     z = 0.1 * complex64(5, 6)
     torch.testing.assert_close(GAP(z), with_a_gap(z), atol=1e-5, rtol=1e-5)
+    seen = ops_on_torch(lambda: GAP(z))
+    assert "aten::sin" in seen and not {"aten::exp", "aten::log", "aten::square"} & seen
 
 
 def test_a_long_prime_number_of_points_stays_on_pytorch() -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tests.testing.observed import ops_on_torch
 from tests.testing.table import Compiled, Table
 from torch_max_backend import (
     MAPPING_TORCH_ATEN_TO_MAX,
@@ -27,7 +28,7 @@ from torch_max_backend.lowering.registry import Entry, decomposition_table
 
 pytestmark = pytest.mark.xdist_group("runtime-fallback")
 aten = torch.ops.aten
-TABLE = Table()
+TABLE = Table(falls_back=True)
 W = torch.randn(4, 4)
 
 
@@ -118,6 +119,25 @@ def test_results_are_pytorchs(functions: dict[str, Compiled], name: str) -> None
     torch.manual_seed(5)
     actual = function(*args)
     torch.testing.assert_close(actual, expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "on_torch", "on_max"),
+    [
+        ("exponential_in_the_middle", {"linalg_matrix_exp"}, {"tanh", "relu"}),
+        ("through_a_complex_sine", {"sin"}, {"tanh", "exp", "cos", "log1p", "sigmoid"}),
+        ("sizes_cross_the_border", {"sinh"}, {"tanh", "mm"}),
+        ("random_numbers_in_order", {"poisson", "rand_like"}, {"exp", "cos", "tanh", "mm"}),
+        ("complex_passes_by", set(), {"exp", "sin", "cos", "tanh"}),
+    ],
+)
+def test_only_what_max_cannot_run_runs_on_pytorch(
+    functions: dict[str, Compiled], name: str, on_torch: set[str], on_max: set[str]
+) -> None:
+    args = [make() for make in TABLE.rows[name][1]]
+    seen = ops_on_torch(lambda: functions[name](*args))
+    assert {f"aten::{op}" for op in on_torch} <= seen
+    assert not {f"aten::{op}" for op in on_max} & seen
 
 
 @pytest.mark.parametrize("name", ["trained_through_an_exponential", "dropout_in_training"])

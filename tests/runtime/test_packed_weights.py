@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from tests.testing.table import Compiled, Table
-from torch_max_backend import invalidate_weights
+from torch_max_backend import compile_stats, invalidate_weights
 from torch_max_backend.runtime import packed_weights
 
 pytestmark = pytest.mark.xdist_group("runtime-weights")
@@ -112,8 +112,10 @@ def test_linear(name: str, functions: Functions) -> None:
 
 
 def test_more_rows_without_a_compile(functions: Functions) -> None:
+    before = compile_stats()["graphs"]
     for rows in (2, 33, 64):
         check(functions["any_rows"], torch.randn(rows, 300))
+    assert compile_stats()["graphs"] == before
 
 
 def test_one_row_streams_the_weight_as_it_is(functions: Functions) -> None:
@@ -233,22 +235,26 @@ def test_a_parameter_that_is_not_dense(functions: Functions) -> None:
     check(functions["with_gaps"], torch.randn(5, 300))
 
 
+def copies_of(weight: torch.Tensor) -> list[object]:
+    """The keys of the packed copies of a weight that are alive."""
+    gc.collect()
+    return [key for key in packed_weights._PACKED if key[0] == weight.data_ptr()]
+
+
 def test_two_functions_share_one_copy(functions: Functions) -> None:
     x = torch.randn(4, 33)
     check(functions["shared_one"], x)
     check(functions["shared_two"], x)
-    gc.collect()
-    address = SHARED.weight.data_ptr()
-    assert len([key for key in packed_weights._PACKED if key[0] == address]) == 1
+    assert len(copies_of(SHARED.weight)) == 1
 
 
 def test_an_old_copy_is_freed(functions: Functions) -> None:
     x = torch.randn(40, 3000)
     check(functions["deep"], x)
-    before = len(packed_weights._PACKED)
+    (first,) = copies_of(DEEP)
     for _ in range(3):
         with torch.no_grad():
             DEEP.add_(0.01)
         check(functions["deep"], x)
-    gc.collect()
-    assert len(packed_weights._PACKED) == before
+    (last,) = copies_of(DEEP)
+    assert last != first

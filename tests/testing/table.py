@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from torch_max_backend import compile_together, max_backend
+from torch_max_backend import compile_stats, compile_together, max_backend
+from torch_max_backend.errors import FallbackWarning
 
 
 @dataclass
@@ -23,9 +25,13 @@ class Compiled:
 
 
 class Table:
-    """Functions by name, each with the arguments of its first call."""
+    """Functions by name, each with the arguments of its first call.
 
-    def __init__(self) -> None:
+    All of each runs on MAX, unless the table `falls_back`.
+    """
+
+    def __init__(self, *, falls_back: bool = False) -> None:
+        self.falls_back = falls_back
         self.rows: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {}
 
     def add(self, *warm: Any, **how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -40,9 +46,13 @@ class Table:
     def compile(self) -> dict[str, Compiled]:
         functions = {}
         torch._dynamo.reset()
-        with compile_together():
-            for name, (function, warm, how) in self.rows.items():
-                compiled = torch.compile(function, backend=max_backend, **how)
-                compiled(*[item() if callable(item) else item for item in warm])
-                functions[name] = Compiled(function, compiled)
+        before = compile_stats()["nodes_on_torch"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore" if self.falls_back else "error", FallbackWarning)
+            with compile_together():
+                for name, (function, warm, how) in self.rows.items():
+                    compiled = torch.compile(function, backend=max_backend, **how)
+                    compiled(*[item() if callable(item) else item for item in warm])
+                    functions[name] = Compiled(function, compiled)
+        assert self.falls_back or compile_stats()["nodes_on_torch"] == before
         return functions
