@@ -26,6 +26,12 @@ def fill(store: artifacts.ArtifactStore) -> list[Path]:
     ]
 
 
+def fill_traces(store: artifacts.ArtifactStore) -> None:
+    store.add_trace("key", bytes(2**19))
+    store.add_trace("key", b"guarded otherwise")
+    store.add_trace("other", b"")
+
+
 def output_of(capsys: pytest.CaptureFixture[str], action: str) -> str:
     assert cli.main(["cache", action]) == 0
     captured = capsys.readouterr()
@@ -34,28 +40,40 @@ def output_of(capsys: pytest.CaptureFixture[str], action: str) -> str:
 
 
 def test_an_empty_store(store: artifacts.ArtifactStore, capsys: pytest.CaptureFixture[str]) -> None:
-    assert output_of(capsys, "ls") == f"no artifacts in {store.modules}\n"
+    assert output_of(capsys, "ls") == (
+        f"no artifacts in {store.modules}\n0 traced graphs, 0.0 MiB in {store.traces}\n"
+    )
     assert output_of(capsys, "size") == f"0.0 MiB of 64 in {store.modules}\n"
-    assert output_of(capsys, "clear") == f"removed 0 artifacts from {store.modules}\n"
+    assert output_of(capsys, "clear") == (
+        f"removed 0 artifacts from {store.modules}\nremoved 0 traced graphs from {store.traces}\n"
+    )
 
 
 def test_ls(store: artifacts.ArtifactStore, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = fill(store)
+    fill_traces(store)
     lines = output_of(capsys, "ls").splitlines()
     cells = {row[0]: row[1:3] for line in lines if len(row := line.strip("│┃ ").split("│")) == 4}
     found = {name.strip(): [cell.strip() for cell in row] for name, row in cells.items()}
     assert found == {first.name: ["1.0", "2"], second.name: ["0.5", "1"]}
+    assert lines[-1] == f"3 traced graphs, 0.5 MiB in {store.traces}"
 
 
 def test_size(store: artifacts.ArtifactStore, capsys: pytest.CaptureFixture[str]) -> None:
     fill(store)
     assert output_of(capsys, "size") == f"1.5 MiB of 64 in {store.modules}\n"
+    fill_traces(store)
+    assert output_of(capsys, "size") == f"2.0 MiB of 64 in {store.modules}\n"
 
 
 def test_clear(store: artifacts.ArtifactStore, capsys: pytest.CaptureFixture[str]) -> None:
     fill(store)
+    fill_traces(store)
     assert store.find("a") is not None
-    assert output_of(capsys, "clear") == f"removed 2 artifacts from {store.modules}\n"
+    assert output_of(capsys, "clear") == (
+        f"removed 2 artifacts from {store.modules}\nremoved 3 traced graphs from {store.traces}\n"
+    )
+    assert list(store.traces.iterdir()) == []
     assert store.find("a") is None
     assert list(store.artifacts()) == []
     assert list(store.graphs.iterdir()) == []

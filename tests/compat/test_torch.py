@@ -456,3 +456,50 @@ def test_inductors_backends_are_left_out_in_one_thread(compat: ModuleType) -> No
         assert in_another_thread(key_names_backends)
         assert not key_names_backends(), "now they are registered, and the key is the same"
     assert key_names_backends()
+
+
+class Traces:
+    """A store of traced graphs as `traces_in` wants it."""
+
+    def __init__(self, traces: Path) -> None:
+        self.traces = traces
+        self.written: list[str] = []
+
+    def add_trace(self, key: str, content: bytes) -> None:
+        self.written.append(key)
+        (self.traces / key).mkdir(parents=True)
+        (self.traces / key / "entry").write_bytes(content)
+
+
+def test_traced_graphs_are_kept_elsewhere_in_one_thread(
+    compat: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    kind, store, compiled = output_code(compat), Traces(tmp_path / "ours"), []
+
+    def compiler(gm: fx.GraphModule, inputs: Any) -> Any:
+        compiled.append(gm)
+        return kind(False)
+
+    serializable = compat.SerializableAOTDispatchCompiler(compat.OutputCode, compiler)
+    backend = compat.aot_autograd(
+        fw_compiler=serializable, bw_compiler=serializable, inference_compiler=serializable
+    )
+
+    def compiles() -> int:
+        """How many graphs are compiled, not found, in the thread of the caller."""
+        before = len(compiled)
+        torch.compiler.reset()
+        with torch.no_grad(), compat.functorch_config.patch(bundled_autograd_cache=True):
+            assert torch.equal(torch.compile(torch.neg, backend=backend)(X), -X)
+        return len(compiled) - before
+
+    with compat.traces_in(store):
+        assert compiles() == 1
+        assert len(store.written) == 1 and not (tmp_path / "inductor" / "aotautograd").exists()
+        assert compiles() == 0, "found in the store"
+        assert in_another_thread(compiles) == 1
+    assert len(store.written) == 1
+    (key,) = (tmp_path / "inductor" / "aotautograd").iterdir()
+    assert key.name == store.written[0]
+    assert compiles() == 0, "found in PyTorch's own folder"

@@ -97,6 +97,17 @@ def test_the_least_recently_used_goes_first(store: ArtifactStore) -> None:
     assert store.size() <= store.limit
 
 
+def test_the_oldest_traced_graphs_go_too(store: ArtifactStore) -> None:
+    store.add_trace("old", b"x" * (4 * MEGABYTE))
+    store.add_trace("new", b"x" * (4 * MEGABYTE))
+    for age, key in ((200, "old"), (100, "new")):
+        (path,) = (store.traces / key).iterdir()
+        os.utime(path, (time.time() - age,) * 2)
+    store.add(["a"], writes(b"x" * (4 * MEGABYTE)))
+    assert [path.name for path in store.traces.iterdir()] == ["new"]
+    assert store.find("a") is not None and store.size() <= store.limit
+
+
 def test_an_artifact_above_the_limit_is_kept_for_its_own_process(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path, 1)
     store.add(["a"], writes(b"too big"))
@@ -105,8 +116,10 @@ def test_an_artifact_above_the_limit_is_kept_for_its_own_process(tmp_path: Path)
 
 def test_clear(store: ArtifactStore) -> None:
     store.add(["a"], writes(b"code"))
-    assert store.clear() == 1
-    assert store.find("a") is None and store.size() == 0 and list(store.artifacts()) == []
+    store.add_trace("key", b"traced")
+    assert store.clear() == (1, 1)
+    assert store.find("a") is None and store.size() == 0 and list(store.traced()) == []
+    assert list(store.artifacts()) == []
 
 
 CHANGES = {"open", "write", "close", "__exit__", "mkdir", "rmdir", "rename", "replace", "unlink"}
@@ -236,6 +249,9 @@ def test_a_second_process_compiles_nothing_and_traces_nothing(tmp_path: Path) ->
         return modules, traced
 
     assert run("square", "shift", "both") == (1, 3)
+    assert not (tmp_path / "torch" / "aotautograd").exists(), "pickled where others can guess"
+    folders = [tmp_path / "cache" / "traces", *(tmp_path / "cache" / "traces").iterdir()]
+    assert {folder.stat().st_mode & 0o777 for folder in folders} == {0o700} and len(folders) == 4
     assert run("both", "square") == (0, 0), "the same graphs in another batch were made again"
     for path in (tmp_path / "cache" / "artifacts").iterdir():
         path.unlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -15,6 +16,8 @@ import pytest
 import torch
 from max.engine import CompiledModel
 
+from tests.engine import empty_caches
+from tests.engine.empty_caches import script
 from tests.engine.test_queue import FakeCompiler, _ready, graph_of
 from torch_max_backend.engine import artifacts
 from torch_max_backend.engine.artifacts import ArtifactStore
@@ -80,6 +83,60 @@ def test_a_store_of_another_user_is_not_used(
         os.chown(store.modules, 54321, -1)
     with pytest.warns(UserWarning, match="belongs to another user"):
         assert artifacts.default_store().limit == 0
+
+
+PLANTED = """
+    import warnings
+    import torch
+    from torch_max_backend import max_backend
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        x = torch.arange(5.0)
+        assert torch.equal(torch.compile(torch.neg, backend=max_backend, dynamic=False)(x), -x)
+    print([str(w.message)[:41] for w in caught if "nor kept" in str(w.message)])
+"""
+
+
+class Planted:
+    """A pickle that prints where it is loaded."""
+
+    def __reduce__(self) -> Any:
+        return print, ("planted code ran",)
+
+
+def test_a_traced_graph_of_another_user_is_not_loaded(tmp_path: Path) -> None:
+    program, environment = script(tmp_path, PLANTED), empty_caches.environment(tmp_path)
+
+    def output() -> str:
+        done = subprocess.run(
+            [sys.executable, program],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert output() == "[]\n"
+    (key,) = (tmp_path / "cache" / "traces").iterdir()
+    (key / "0").write_bytes(pickle.dumps(Planted()))  # before the right one
+    assert output() == "planted code ran\n[]\n", "the pickle is where PyTorch looks for it"
+    key.parent.chmod(0o777)
+    assert output() == "['compiled graphs are neither read nor kept']\n"
+
+
+def test_traces_that_cannot_be_written_cost_one_warning(
+    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.traces.write_text("not a folder")
+    with pytest.warns(UserWarning, match="traced graphs could not be kept"):
+        store.add_trace("key", b"pickled")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        store.add_trace("key", b"pickled")
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), ValueError("disk full")])

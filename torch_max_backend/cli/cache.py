@@ -18,7 +18,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "action",
         choices=["ls", "size", "clear"],
-        help="ls: one line per artifact; size: how much space they take; clear: remove them all",
+        help="ls: one line per artifact, and how many traced graphs; size: how much space they "
+        "take; clear: remove them all",
     )
 
 
@@ -28,7 +29,9 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "size":
         print(f"{store.size() / 2**20:.1f} MiB of {store.limit / 2**20:.0f} in {store.modules}")
     elif args.action == "clear":
-        print(f"removed {store.clear()} artifacts from {store.modules}")
+        removed, traced = store.clear()
+        print(f"removed {removed} artifacts from {store.modules}")
+        print(f"removed {traced} traced graphs from {store.traces}")
     else:
         _list(store)
     return 0
@@ -36,9 +39,16 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(store: artifacts.ArtifactStore) -> None:
     found = list(store.artifacts())
-    if not found:
+    if found:
+        _print_table(store, found)
+    else:
         print(f"no artifacts in {store.modules}")
-        return
+    traced = list(store.traced())
+    size = sum(file.bytes for file in traced) / 2**20
+    print(f"{len(traced)} traced graphs, {size:.1f} MiB in {store.traces}")
+
+
+def _print_table(store: artifacts.ArtifactStore, found: list[artifacts.Artifact]) -> None:
     table = Table("artifact", "MiB", "graphs", "last used")
     for artifact in found:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(artifact.used))

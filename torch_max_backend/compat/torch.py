@@ -10,7 +10,8 @@ import contextlib
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, ValuesView
 from contextvars import ContextVar
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 from torch import fx
@@ -24,7 +25,7 @@ from torch._decomp import core_aten_decompositions, decomposition_table, decompo
 from torch._dynamo.backends.common import aot_autograd
 from torch._export.utils import _special_op_to_preserve_cia
 from torch._functorch import config as functorch_config
-from torch._functorch._aot_autograd.autograd_cache import BypassAOTAutogradCache
+from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache, BypassAOTAutogradCache
 from torch._functorch._aot_autograd.schemas import (
     OutputType,
     PlainTensorMeta,
@@ -111,6 +112,7 @@ __all__ = [
     "schema_of",
     "set_codegen_of",
     "symbol_is_type",
+    "traces_in",
     "undisabled",
     "unset_fake_temporarily",
     "without_inductor_backends",
@@ -193,7 +195,7 @@ def set_codegen_of(target: fx.Graph, source: fx.Graph) -> None:
 
 # --- replaced functions -----------------------------------------------------------------------
 #
-# Two functions of PyTorch have to do something else while the backend compiles. Each is replaced
+# Some functions of PyTorch have to do something else while the backend compiles. Each is replaced
 # once, when this file is imported, by one that asks a context variable: in other threads, and in
 # this one outside of the `with` block, it does what PyTorch's own does.
 
@@ -260,3 +262,48 @@ def without_inductor_backends() -> Iterator[None]:
         yield
     finally:
         _without_backends.reset(token)
+
+
+class TraceStore(Protocol):
+    """Where AOTAutograd's cache keeps what it traced."""
+
+    traces: Path
+
+    def add_trace(self, key: str, content: bytes) -> None:
+        """Write an entry as a file in the folder `traces / key`, whatever its name."""
+
+
+_trace_store: ContextVar[TraceStore | None] = ContextVar("traces_in", default=None)
+_inductor_folder = AOTAutogradCache._get_tmp_dir
+_write_for_inductor = AOTAutogradCache._write_to_local_cache
+
+
+def _chosen_folder(cls: type[AOTAutogradCache]) -> str:
+    store = _trace_store.get()
+    return _inductor_folder() if store is None else str(store.traces)
+
+
+def _write_where_chosen(key: str, content: bytes) -> None:
+    store = _trace_store.get()
+    if store is None:
+        _write_for_inductor(key, content)
+    else:
+        store.add_trace(key, content)
+
+
+AOTAutogradCache._get_tmp_dir = classmethod(_chosen_folder)  # type: ignore[assignment]
+AOTAutogradCache._write_to_local_cache = staticmethod(_write_where_chosen)  # type: ignore[method-assign]
+
+
+@contextlib.contextmanager
+def traces_in(store: TraceStore) -> Iterator[None]:
+    """Inside, AOTAutograd's cache reads from `store` and writes to it, in this thread.
+
+    Its entries are pickles, which can run any code. By default they are in a folder of the temp
+    folder with a name that another user can guess and make first.
+    """
+    token = _trace_store.set(store)
+    try:
+        yield
+    finally:
+        _trace_store.reset(token)

@@ -2,11 +2,13 @@
 
     <cache dir>/artifacts/<module>.mef   what MAX's compiler made of a batch of graphs
     <cache dir>/graphs/<graph key>       one line: which module, the place in it, checksums
+    <cache dir>/traces/<trace key>/      what AOTAutograd traced: pickles, which PyTorch reads
 
 Files are written aside and renamed, so a reader sees all of one or nothing, and a killed writer
 leaves only a stray temporary file. A graph file that points to a missing, damaged or foreign .mef
 is a miss and is removed. Nothing is locked: two processes that compile the same graph write the
-same content twice. The least recently used artifacts go when the store outgrows its limit.
+same content twice. The least recently used artifacts and the oldest traces go when the store
+outgrows its limit.
 """
 
 from __future__ import annotations
@@ -30,12 +32,12 @@ _STRAY_AGE = 3600.0
 
 @dataclass(frozen=True)
 class Artifact:
-    """One compiled Module on disk."""
+    """One compiled Module on disk, or one traced graph."""
 
     path: Path
     bytes: int
     used: float
-    """When it was last written or loaded, in seconds since the epoch."""
+    """When it was last written or, if it is a Module, loaded, in seconds since the epoch."""
 
 
 class ArtifactStore:
@@ -44,6 +46,7 @@ class ArtifactStore:
     def __init__(self, folder: Path, limit: int) -> None:
         self.modules = folder / "artifacts"
         self.graphs = folder / "graphs"
+        self.traces = folder / "traces"
         self.limit = limit
 
     def find(self, key: str) -> tuple[Path, int] | None:
@@ -90,20 +93,27 @@ class ArtifactStore:
         self._evict(keep=path)
         return path
 
+    def add_trace(self, key: str, content: bytes) -> None:
+        """Keep what AOTAutograd traced, if it can be written; PyTorch looks for it by `key`."""
+        folder = self.traces / key
+        try:
+            for path in (self.traces.parent, self.traces, folder):
+                make_private_folder(path)
+            write_whole(folder / hashlib.sha256(content).hexdigest(), content)
+        except OSError as error:
+            _warn_once(f"traced graphs could not be kept for next time: {error}")
+
     def forget(self, path: Path) -> None:
         """Remove an artifact that turned out to be unusable."""
         _remove(path)
 
     def artifacts(self) -> Iterator[Artifact]:
         """Every artifact, the least recently used first."""
-        found = []
-        for path in self.modules.glob("*.mef"):
-            try:
-                status = path.stat()
-            except FileNotFoundError:
-                continue  # evicted by another process
-            found.append(Artifact(path, status.st_size, status.st_mtime))
-        yield from sorted(found, key=lambda artifact: artifact.used)
+        yield from _files(self.modules.glob("*.mef"))
+
+    def traced(self) -> Iterator[Artifact]:
+        """Every traced graph, the oldest first."""
+        yield from _files(self.traces.glob("*/*"))
 
     def graphs_of(self, artifact: Artifact) -> int:
         """How many graphs point to an artifact."""
@@ -111,34 +121,50 @@ class ArtifactStore:
         return sum(entry.read_text().startswith(name) for entry in self.graphs.glob("*"))
 
     def size(self) -> int:
-        """Bytes of all artifacts."""
-        return sum(artifact.bytes for artifact in self.artifacts())
+        """Bytes of all artifacts and traced graphs."""
+        return sum(file.bytes for file in (*self.artifacts(), *self.traced()))
 
-    def clear(self) -> int:
-        """Remove everything; returns how many artifacts there were."""
-        removed = 0
-        for artifact in self.artifacts():
-            artifact.path.unlink(missing_ok=True)
-            removed += 1
+    def clear(self) -> tuple[int, int]:
+        """Remove everything; returns how many artifacts and how many traced graphs there were."""
+        artifacts, traced = list(self.artifacts()), list(self.traced())
+        for file in (*artifacts, *traced):
+            self._drop(file)
         if self.graphs.is_dir():
             for entry in self.graphs.iterdir():
                 entry.unlink(missing_ok=True)
-        return removed
+        return len(artifacts), len(traced)
+
+    def _drop(self, file: Artifact) -> None:
+        file.path.unlink(missing_ok=True)
+        if file.path.parent != self.modules:
+            with contextlib.suppress(OSError):  # PyTorch keeps several graphs under one key
+                file.path.parent.rmdir()
 
     def _evict(self, keep: Path) -> None:
-        artifacts = list(self.artifacts())
-        total = sum(artifact.bytes for artifact in artifacts)
-        for artifact in artifacts:
+        files = sorted((*self.artifacts(), *self.traced()), key=lambda file: file.used)
+        total = sum(file.bytes for file in files)
+        for file in files:
             if total <= self.limit:
                 break
-            if artifact.path != keep:
-                artifact.path.unlink(missing_ok=True)
-                total -= artifact.bytes
+            if file.path != keep:
+                self._drop(file)
+                total -= file.bytes
         for stray in self.modules.glob("new-*"):
             if time.time() - stray.stat().st_mtime > _STRAY_AGE:
                 for path in stray.iterdir():
                     path.unlink(missing_ok=True)
                 stray.rmdir()
+
+
+def _files(paths: Iterable[Path]) -> list[Artifact]:
+    found = []
+    for path in paths:
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue  # evicted by another process
+        found.append(Artifact(path, status.st_size, status.st_mtime))
+    return sorted(found, key=lambda file: file.used)
 
 
 _CHECKSUMS: dict[Path, tuple[tuple[int, int, int], str]] = {}
@@ -175,12 +201,12 @@ def _checksum(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file aside and rename it: a reader sees all of it or what was there before."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         os.replace(temporary, path)
     except BaseException:
         _remove(Path(temporary))
@@ -190,17 +216,20 @@ def write_whole(path: Path, text: str) -> None:
 _WARNED: set[str] = set()
 
 
+def _warn_once(message: str) -> None:
+    if message not in _WARNED:
+        _WARNED.add(message)
+        warnings.warn(message, stacklevel=3)
+
+
 def default_store() -> ArtifactStore:
     """The store that the environment asks for; one that keeps nothing if it cannot be trusted."""
     folder, limit = flags.cache_dir(), flags.cache_mb() * 1024 * 1024
     reason = distrust(folder) if limit else None
     if reason is not None:
-        if reason not in _WARNED:
-            _WARNED.add(reason)
-            warnings.warn(
-                f"compiled graphs are neither read nor kept: {reason}; "
-                "TORCH_MAX_BACKEND_CACHE_DIR names another folder",
-                stacklevel=2,
-            )
+        _warn_once(
+            f"compiled graphs are neither read nor kept: {reason}; "
+            "TORCH_MAX_BACKEND_CACHE_DIR names another folder"
+        )
         limit = 0
     return ArtifactStore(folder, limit)

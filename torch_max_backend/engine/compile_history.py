@@ -14,6 +14,7 @@ import numpy
 
 from torch_max_backend import flags
 from torch_max_backend.engine.artifacts import write_whole
+from torch_max_backend.lowering.private_folder import make_private_folder
 
 _KEPT = 100
 
@@ -42,7 +43,7 @@ def record(graphs: int, nodes: int, seconds: float) -> None:
     """Remember a compile; the oldest lines go."""
     path = _path()
     lines = [f"{g} {n} {s:.1f}" for g, n, s in [*_read(), (graphs, nodes, seconds)][-_KEPT:]]
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     write_whole(path, "\n".join(lines) + "\n")
 
 

@@ -1,9 +1,9 @@
 """PyTorch's own AOTAutograd cache, so that a second process does not even trace the graph.
 
-AOTAutograd keeps what it made of a Dynamo graph (pickled, in PyTorch's cache folder) if the
-compiler returns `OutputCode`. `CacheableGraph` is that: it is stored as its `Program`, and comes
-back as a graph whose compiled model is in the artifact store. If it is not there any more, the
-entry is passed over and AOTAutograd traces again.
+AOTAutograd keeps what it made of a Dynamo graph if the compiler returns `OutputCode`: pickled, in
+the artifact store, where no other user can write. `CacheableGraph` is such a result: it is stored
+as its `Program`, and comes back as a graph whose compiled model is in the artifact store. If it is
+not there any more, the entry is passed over and AOTAutograd traces again.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from torch_max_backend.compat.torch import (
     SerializableAOTDispatchCompiler,
     TracingContext,
     functorch_config,
+    traces_in,
     undisabled,
     without_inductor_backends,
 )
@@ -171,6 +172,7 @@ def keyed(kernels: Sequence[Path], options: object) -> Iterator[list[OutputCode]
         # "Bundled": the entry holds the graphs themselves, not keys of inductor's cache.
         functorch_config.patch(bundled_autograd_cache=True),
         without_inductor_backends(),
+        traces_in(artifacts.default_store()),
     ):
         token = _MADE.set([])
         try:
