@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ OP_ROWS = pytest.StashKey[list[dict[str, float]]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[OP_ROWS] = []
+    # pytest's workers are as many as the processors: a second child would only take one from them.
+    os.environ.setdefault("TORCH_MAX_BACKEND_COMPILE_PROCESSES", "1")
     verify_always()
 
 

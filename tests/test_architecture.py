@@ -90,7 +90,10 @@ COVERED_BY = {
     "__init__.py": "test_architecture.py",
     "__main__.py": "cli/test_main.py",
     "cli/__init__.py": "cli/test_main.py",
+    "engine/compile_worker.py": "engine/test_compiler_process.py",
+    "engine/crash_report.py": "engine/test_compiler_process.py",
     "engine/library.py": "engine/test_faults.py",
+    "engine/machine.py": "engine/test_compiler_process.py",
     "engine/module_compiler.py": "engine/test_queue.py",
     "frontend/aot_autograd.py": "engine/test_artifacts.py",
     "frontend/aot_cache.py": "engine/test_artifacts.py",
@@ -146,7 +149,7 @@ def uses(pattern: str, folder: Path = BACKEND) -> set[str]:
 def test_one_place_each() -> None:
     assert uses(r"\bos\.environ|getenv") == {"flags.py"}
     assert uses(r"(?<!fx\.)\bGraph\(") == {"lowering/graph_builder.py"}
-    assert uses(r"session\.compile|InferenceSession\(") == {"engine/module_compiler.py"}
+    assert uses(r"session\.compile|InferenceSession\(") == {"engine/compile_worker.py"}
 
 
 @pytest.mark.parametrize(

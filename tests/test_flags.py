@@ -30,12 +30,17 @@ def test_the_readme_has_every_option_with_its_default() -> None:
 
 
 def test_the_readme_has_every_variable_with_its_default() -> None:
-    row = r"^\| `TORCH_MAX_BACKEND_(\w+)` \| `(.+?)` \|"
+    row = r"^\| `TORCH_MAX_BACKEND_(\w+)` \| (.+?) \|"
     rows = dict(re.findall(row, README, flags=re.MULTILINE))
+    found_out = {
+        "CACHE_DIR": "`~/.cache/torch_max_backend`",
+        "COMPILE_PROCESSES": "by processors and memory",
+        "COMPILE_MEMORY_MB": "3/4 of the memory",
+    }
     defaults = {
-        variable.name: str(int(variable.default))
-        if isinstance(variable.default, bool)
-        else str(variable.default or "~/.cache/torch_max_backend")
+        variable.name: found_out[variable.name]
+        if variable.default is None
+        else f"`{int(variable.default) if variable.default in (0, 1) else variable.default}`"
         for variable in VARIABLES
     }
     assert rows == defaults

@@ -68,6 +68,18 @@ def _megabytes(text: str) -> int:
     return int(text)
 
 
+def _limit(text: str) -> int | None:
+    if not text.isdigit():
+        raise ValueError("a whole number; 0 sets no limit")
+    return int(text)
+
+
+def _count(text: str) -> int | None:
+    if not text.isdigit():
+        raise ValueError("a whole number")
+    return int(text)
+
+
 def _folder(text: str) -> Path | None:
     return Path(text).expanduser() if text else None
 
@@ -87,6 +99,22 @@ fallback = Variable("FALLBACK", "eager", _fallback, "the default of the option `
 progress = Variable("PROGRESS", True, _switch, "show a line in the terminal while MAX compiles")
 _cache_dir = Variable[Path | None]("CACHE_DIR", None, _folder, "where compiled graphs are kept")
 cache_mb = Variable("CACHE_MB", 4096, _megabytes, "MiB of compiled graphs to keep; 0 keeps none")
+compile_processes = Variable[int | None](
+    "COMPILE_PROCESSES",
+    None,
+    _count,
+    "child processes that compile at once; by default as many as processors and memory allow; "
+    "0 compiles in the process itself",
+)
+compile_timeout = Variable[int | None](
+    "COMPILE_TIMEOUT", 3600, _limit, "seconds after which a compile is ended; 0 sets no limit"
+)
+compile_memory_mb = Variable[int | None](
+    "COMPILE_MEMORY_MB",
+    None,
+    _limit,
+    "MiB at which a compile is ended; by default three quarters of the memory; 0 sets no limit",
+)
 
 VARIABLES: tuple[Variable[Any], ...] = (
     profile,
@@ -97,6 +125,9 @@ VARIABLES: tuple[Variable[Any], ...] = (
     progress,
     _cache_dir,
     cache_mb,
+    compile_processes,
+    compile_timeout,
+    compile_memory_mb,
 )
 
 

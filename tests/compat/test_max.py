@@ -14,7 +14,7 @@ import torch
 from max import driver, engine
 from max.driver import Buffer
 from max.dtype import DType
-from max.graph import BufferType, DeviceRef, Graph, TensorType, ops
+from max.graph import BufferType, DeviceRef, Graph, Module, TensorType, ops
 
 from tests.testing.private_names import attributes_of, check_import, imported_names
 
@@ -87,6 +87,20 @@ def test_chains_are_joined(compat: ModuleType) -> None:
     (joined,) = [line for line in str(graph).splitlines() if "mo.chain.create" in line][-1:]
     names = [line.split("=")[0].strip() for line in str(graph).splitlines() if ".store" in line]
     assert len(names) == 2 and all(name in joined for name in names), str(graph)
+
+
+def test_graphs_of_several_modules_become_one(compat: ModuleType) -> None:
+    """In their order, with constants as they were: NaN and the sign of zero too."""
+    texts = []
+    for name, value in (("first", float("nan")), ("second", -0.0), ("third", 1 / 3)):
+        module = Module()
+        with Graph(name, input_types=[FOUR], module=module) as graph:
+            constant = ops.constant([value] * 4, DType.float32, DeviceRef.CPU())
+            graph.output(graph.inputs[0].tensor + constant)
+        texts.append(compat.bytecode_of(module))
+    merged = compat.module_of(texts)
+    assert merged.top_level_graph_names() == ["first", "second", "third"]
+    assert all(compat.bytecode_of(compat.module_of([text])) == text for text in texts)
 
 
 def test_a_compile_is_awaited_and_run(compat: ModuleType) -> None:

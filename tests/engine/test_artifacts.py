@@ -20,31 +20,27 @@ from torch_max_backend.engine.artifacts import ArtifactStore, _seal
 MEGABYTE = 2**20
 
 
-def writes(content: bytes):
-    return lambda path: Path(path).write_bytes(content)
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> ArtifactStore:
     return ArtifactStore(tmp_path, 10 * MEGABYTE)
 
 
 def test_a_graph_is_found_in_whatever_company(store: ArtifactStore) -> None:
-    path = store.add(["a", None, "b"], writes(b"code"))
+    path = store.add(["a", None, "b"], b"code")
     assert store.find("a") == (path, 0)
     assert store.find("b") == (path, 2)
     assert store.find("c") is None
 
 
 def test_the_newest_artifact_of_a_graph_wins(store: ArtifactStore) -> None:
-    store.add(["a"], writes(b"one"))
-    path = store.add(["x", "a"], writes(b"two"))
+    store.add(["a"], b"one")
+    path = store.add(["x", "a"], b"two")
     assert store.find("a") == (path, 1)
 
 
 @pytest.mark.parametrize("damage", ["truncated", "changed", "removed", "empty"])
 def test_a_damaged_artifact_is_a_miss(store: ArtifactStore, damage: str) -> None:
-    path = store.add(["a"], writes(b"compiled code"))
+    path = store.add(["a"], b"compiled code")
     if damage == "removed":
         path.unlink()
     else:
@@ -53,14 +49,14 @@ def test_a_damaged_artifact_is_a_miss(store: ArtifactStore, damage: str) -> None
         )
     assert store.find("a") is None
     assert store.find("a") is None and not (store.graphs / "a").exists()
-    store.add(["a"], writes(b"compiled code"))
+    store.add(["a"], b"compiled code")
     assert store.find("a") is not None
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "{name} zero {sum}", "{name} 0", "x.mef 0 {sum}"])
 @pytest.mark.parametrize("sealed", [True, False])
 def test_a_foreign_graph_entry_is_a_miss(store: ArtifactStore, text: str, sealed: bool) -> None:
-    store.add(["a"], writes(b"code"))
+    store.add(["a"], b"code")
     name, _, checksum, _ = (store.graphs / "a").read_text().split()
     line = text.format(name=name, sum=checksum)
     (store.graphs / "a").write_text(f"{line} {_seal('a', *line.split())}" if sealed else line)
@@ -72,7 +68,7 @@ def test_a_graph_entry_reaches_no_file_outside_the_store(
     store: ArtifactStore, tmp_path: Path, checksum: str
 ) -> None:
     """It is neither loaded nor, as a damaged artifact would be, removed."""
-    store.add(["a"], writes(b"code"))
+    store.add(["a"], b"code")
     entry = store.graphs / "a"
     right = entry.read_text().split()[2]
     outside = tmp_path / "outside.mef"
@@ -88,10 +84,10 @@ def test_the_least_recently_used_goes_first(store: ArtifactStore) -> None:
     content = b"x" * (3 * MEGABYTE)
     now = time.time()
     for age, key in enumerate(["old", "middle", "new"]):
-        path = store.add([key], writes(content))
+        path = store.add([key], content)
         os.utime(path, (now - 100 + age, now - 100 + age))
     assert store.find("old") is not None  # used now, so "middle" is the oldest
-    store.add(["newest"], writes(content))
+    store.add(["newest"], content)
     assert store.find("middle") is None
     assert all(store.find(key) for key in ("old", "new", "newest"))
     assert store.size() <= store.limit
@@ -103,19 +99,19 @@ def test_the_oldest_traced_graphs_go_too(store: ArtifactStore) -> None:
     for age, key in ((200, "old"), (100, "new")):
         (path,) = (store.traces / key).iterdir()
         os.utime(path, (time.time() - age,) * 2)
-    store.add(["a"], writes(b"x" * (4 * MEGABYTE)))
+    store.add(["a"], b"x" * (4 * MEGABYTE))
     assert [path.name for path in store.traces.iterdir()] == ["new"]
     assert store.find("a") is not None and store.size() <= store.limit
 
 
 def test_an_artifact_above_the_limit_is_kept_for_its_own_process(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path, 1)
-    store.add(["a"], writes(b"too big"))
+    store.add(["a"], b"too big")
     assert store.find("a") is not None
 
 
 def test_clear(store: ArtifactStore) -> None:
-    store.add(["a"], writes(b"code"))
+    store.add(["a"], b"code")
     store.add_trace("key", b"traced")
     assert store.clear() == (1, 1)
     assert store.find("a") is None and store.size() == 0 and list(store.traced()) == []
@@ -159,21 +155,12 @@ def content(store: ArtifactStore, key: str) -> bytes | None:
     return None if found is None else found[0].read_bytes()
 
 
-def in_two_parts(whole: bytes) -> Callable[[Path], None]:
-    def export(path: Path) -> None:
-        with open(path, "wb", buffering=0) as file:
-            file.write(whole[:150])
-            file.write(whole[150:])
-
-    return export
-
-
 def test_a_writer_killed_at_any_moment_leaves_a_usable_store(store: ArtifactStore) -> None:
     """What was stored before stays found and whole; the new graph is found whole or not at all."""
-    kept = store.add(["kept", "shared"], writes(OLD))
+    kept = store.add(["kept", "shared"], OLD)
     found = []
     for moment in itertools.count():
-        killed = killed_at(moment, lambda: store.add(["new", "shared"], in_two_parts(NEW)))
+        killed = killed_at(moment, lambda: store.add(["new", "shared"], NEW))
         assert store.find("kept") == (kept, 0) and content(store, "kept") == OLD
         assert content(store, "shared") in (OLD, NEW)
         found.append(content(store, "new"))
@@ -181,16 +168,16 @@ def test_a_writer_killed_at_any_moment_leaves_a_usable_store(store: ArtifactStor
             break
         for path in [*store.graphs.glob("new"), *store.modules.glob("*.mef")]:
             path.unlink()  # the next writer begins where this one did
-        store.add(["kept", "shared"], writes(OLD))
+        store.add(["kept", "shared"], OLD)
     assert found[0] is None and found[-1] == NEW == content(store, "shared")
     assert set(found) == {None, NEW} and found.index(NEW) < len(found) - 1
     assert list(store.modules.glob("new-*")), "no writer was killed inside its export"
 
 
 def test_an_artifact_that_is_written_again_is_found_throughout(store: ArtifactStore) -> None:
-    store.add(["a", "b"], writes(OLD))
+    store.add(["a", "b"], OLD)
     for moment in itertools.count():
-        killed = killed_at(moment, lambda: store.add(["a", "b"], in_two_parts(OLD)))
+        killed = killed_at(moment, lambda: store.add(["a", "b"], OLD))
         assert content(store, "a") == content(store, "b") == OLD
         if not killed:
             break
@@ -203,7 +190,7 @@ def test_what_killed_writers_left_is_removed(store: ArtifactStore) -> None:
         stray.mkdir(parents=True)
         (stray / "half.mef").write_bytes(b"half")
         os.utime(stray, (time.time() - age,) * 2)
-    store.add(["a"], writes(b"code"))
+    store.add(["a"], b"code")
     assert [path.name for path in store.modules.glob("new-*")] == ["new-alive"]
 
 

@@ -10,15 +10,14 @@ import textwrap
 import warnings
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 import torch
-from max.engine import CompiledModel
 
 from tests.engine import empty_caches
 from tests.engine.empty_caches import script
-from tests.engine.test_queue import FakeCompiler, _ready, graph_of
+from tests.engine.fake_compiler import FakeCompiler
+from tests.engine.test_queue import _ready, graph_of
 from torch_max_backend.engine import artifacts
 from torch_max_backend.engine.artifacts import ArtifactStore
 from torch_max_backend.engine.graph import CompiledGraph, State
@@ -33,7 +32,7 @@ KEYS = ["a" * 32, "b" * 32]
 
 def filled(folder: Path) -> ArtifactStore:
     store = ArtifactStore(folder, 2**30)
-    store.add(KEYS, lambda path: path.write_bytes(b"a module"))
+    store.add(KEYS, b"a module")
     return store
 
 
@@ -139,16 +138,16 @@ def test_traces_that_cannot_be_written_cost_one_warning(
         store.add_trace("key", b"pickled")
 
 
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), ValueError("disk full")])
-def test_a_full_disk_costs_a_warning(store: ArtifactStore, error: Exception) -> None:
-    def export(path: Path) -> None:
-        path.write_bytes(b"half of")
-        raise error
+def test_a_full_disk_costs_a_warning(store: ArtifactStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = Path.write_bytes
 
-    compiled = mock.Mock(spec=CompiledModel)
-    compiled.export_mef = export
+    def full(path: Path, content: bytes) -> None:
+        write(path, content[:3])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.warns(UserWarning, match="could not be kept"):
-        Library(lambda path: []).keep([graph_of(torch.exp)], compiled)
+        Library(lambda path: []).keep([graph_of(torch.exp)], b"a module")
     assert len(list(store.modules.iterdir())) == 1, "what was half written is gone"
 
 
@@ -181,8 +180,10 @@ def test_damaged_kernels_are_not_used(tmp_path: Path) -> None:
 
 
 class Failing(FakeCompiler):
+    broken = False
+
     def compile(self, graphs: Any, keep: Any) -> Any:
-        if self.bad:
+        if self.broken:
             raise RuntimeError("nobody expected this")
         return super().compile(graphs, keep)
 
@@ -197,12 +198,12 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:
 def test_the_background_survives_any_error(failing: Failing) -> None:
     engine = Engine(failing)
     first, second = graph_of(torch.exp), graph_of(torch.sin)
-    failing.bad = {"anything"}
+    failing.broken = True
     engine.submit([first], background=True)
     with pytest.warns(FallbackWarning, match="nobody expected this"):
         engine.wait(60)
     assert first.state is State.FAILED
-    failing.bad = set()
+    failing.broken = False
     engine.submit([second], background=True)
     engine.wait(60)
     assert second.state is State.READY

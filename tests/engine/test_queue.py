@@ -5,19 +5,18 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 import torch
-from max.engine import Model
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tests.engine.fake_compiler import FakeCompiler
 from tests.testing.programs import program_of
 from torch_max_backend import compile_stats, max_backend
 from torch_max_backend.engine import module_compiler
 from torch_max_backend.engine.graph import CompiledGraph, State
-from torch_max_backend.engine.module_compiler import ModuleCompiler
 from torch_max_backend.engine.queue import ENGINE, Engine
 from torch_max_backend.errors import EngineError, LoweringError
 from torch_max_backend.lowering import graph_builder, mojo_kernels
@@ -34,29 +33,6 @@ def _never(args: list[Any]) -> list[Any]:
 def graph_of(function: Any, size: int = 3) -> CompiledGraph:
     gm = make_fx(lambda x: (function(x),))(torch.ones(size))
     return CompiledGraph(program_of(gm), _never, mojo_kernels.packages())
-
-
-class FakeCompiler(ModuleCompiler):
-    """MAX's compiler, replaced: it counts, and rejects a Module with a graph of `bad` keys."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.bad: set[str] = set()
-        self.compiled: list[list[str]] = []
-        self.interrupted = False
-
-    def _compile_module(self, graphs: list[CompiledGraph], keep: Any) -> list[Any]:
-        if self.interrupted:
-            raise KeyboardInterrupt
-        self._take(graphs)
-        keys = [graph.key for graph in graphs]
-        self.compiled.append(keys)
-        if self.bad & set(keys):
-            raise RuntimeError("MAX says no")
-        return [mock.Mock(spec=Model) for _ in graphs]
-
-    def _verify(self, graphs: Any) -> dict[str, Any]:
-        return {}
 
 
 @pytest.fixture
@@ -91,8 +67,8 @@ def test_each_graph_is_lowered_once(compiler: FakeCompiler, builds: list[str]) -
     engine.submit([first])
     engine.submit([second, graph_of(torch.exp)])
     engine.flush()
-    assert builds == ["graph0", "graph1"]
-    assert compiler.compiled == [[first.key, second.key]]
+    assert builds == [f"graph_{graph.key[:24]}" for graph in (first, second)]
+    assert [len(graphs) for graphs in compiler.compiled] == [2]
     assert first.state is State.READY and engine.waiting == ()
 
 
@@ -119,20 +95,31 @@ def test_a_failed_lowering_queues_none_of_its_batch(compiler: FakeCompiler) -> N
         MAPPING_TORCH_ATEN_TO_MAX._entries = before
     assert engine.waiting == (waiting,)
     engine.flush()
-    assert compiler.compiled == [[waiting.key]] and waiting.state is State.READY
+    assert len(compiler.compiled) == 1 and waiting.state is State.READY
 
 
-def test_only_the_graph_that_max_rejects_fails(compiler: FakeCompiler) -> None:
+@pytest.mark.parametrize("how", ["bad", "unverified", "deadly"])
+def test_only_the_graph_that_max_rejects_fails(
+    compiler: FakeCompiler, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_MAX_BACKEND_CACHE_DIR", str(tmp_path))
     engine = Engine(compiler)
     graphs = [graph_of(op) for op in (torch.exp, torch.sin, torch.cos, torch.tanh)]
-    compiler.bad = {graphs[2].key}
     engine.submit(graphs)
-    with pytest.raises(EngineError, match="MAX says no"):
+    getattr(compiler, how).add(graphs[2].lowered)
+    says = {
+        "bad": "MAX says no",
+        "unverified": "unverified",
+        "deadly": "Segmentation fault; the report is in ",
+    }[how]
+    with pytest.raises(EngineError, match=says):
         engine.flush()
     states = [graph.state for graph in graphs]
     assert states == [State.READY, State.READY, State.FAILED, State.READY]
-    assert "MAX says no" in str(graphs[2].error) and graphs[2].error is not None
-    assert isinstance(graphs[2].error.__cause__, RuntimeError)
+    if how == "deadly":
+        (report,) = tmp_path.glob("crashes/*/report.txt")
+        assert "Segmentation fault" in report.read_text() and "a stack" in report.read_text()
+        assert len(list(report.parent.glob("*.mlirbc"))) == 1, "the graph that crashed it"
 
 
 def test_graphs_of_an_interrupted_compile_wait_for_the_next(compiler: FakeCompiler) -> None:

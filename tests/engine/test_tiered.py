@@ -268,21 +268,26 @@ INTERRUPTED = """
     from torch_max_backend import max_backend
     from torch_max_backend.engine.module_compiler import COMPILER
 
-    wait = COMPILER._await
+    wait, children = COMPILER._wait, []
 
-    def wait_and_press(compiled):
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
-        wait(compiled)
-        print("compiled")
+    def wait_and_press(running):
+        if not children:
+            children.extend(child.pid for child in running)
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        wait(running)
 
-    COMPILER._await = wait_and_press
+    COMPILER._wait = wait_and_press
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     # A size that is in no cache; a number would be an argument of the graph.
     x = torch.ones(random.randrange(2, 10**6))
     try:
         torch.compile(torch.sin, backend=max_backend, dynamic=False)(x)
     except KeyboardInterrupt:
-        print("interrupted")
+        print("interrupted", len(children))
+    try:
+        os.kill(children[0], 0)
+    except ProcessLookupError:
+        print("and the child ended")
 """
 
 
@@ -294,4 +299,6 @@ def test_ctrl_c_ends_a_compile(tmp_path: Path) -> None:
         timeout=300,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "interrupted 1\nand the child ended\n"), (
+        done.stderr
+    )

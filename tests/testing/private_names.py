@@ -12,7 +12,9 @@ from typing import NamedTuple
 DOCUMENTED = frozenset({"_asdict", "_fields", "_make", "_replace"})
 """Names with an underscore that are public: the documented API of namedtuples."""
 
-_WITH_OWN_NAMES = frozenset({"self", "cls", "aten", "prims", "torch.ops.aten", "torch.ops.prims"})
+_WITH_OWN_NAMES = frozenset(
+    {"os", "self", "cls", "aten", "prims", "torch.ops.aten", "torch.ops.prims"}
+)
 """Objects whose underscored attributes are no other package's private ones."""
 
 _ATTRIBUTE_FUNCTIONS = frozenset({"delattr", "getattr", "hasattr", "setattr"})

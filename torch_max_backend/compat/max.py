@@ -9,19 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from max._core import Operation
 from max._core.dialects import mo
 from max._core.mlrt import AsyncValue
-from max._mlir_context import in_default_mlir_context
+from max._mlir_context import default_mlir_context, in_default_mlir_context
 from max.driver import Buffer
 from max.engine import CompiledModel, Model
-from max.graph import Graph
+from max.graph import Graph, Module
 
 __all__ = [
     "buffer_from_dlpack",
+    "bytecode_of",
     "compile_handle",
     "executor",
     "in_default_mlir_context",
     "join_chains",
+    "module_of",
 ]
 
 # in_default_mlir_context: MAX enters its MLIR context in the main thread alone; users have others.
@@ -37,6 +40,22 @@ def compile_handle(compiled: CompiledModel) -> AsyncValue | None:
     """
     handle = compiled._compiled
     return handle if isinstance(handle, AsyncValue) else None
+
+
+def bytecode_of(module: Module) -> bytes:
+    """A Module in MLIR's binary form, its constants included; the text form rounds some floats."""
+    return module.mlir_module.bytecode
+
+
+def module_of(graphs: Sequence[bytes]) -> Module:
+    """One Module of the graphs of several, in their order. `Module` itself takes none in."""
+    first, *others = [Operation.from_bytecode(graph, default_mlir_context()) for graph in graphs]
+    last = first.regions[0].front[-1]
+    for other in others:
+        for graph in list(other.regions[0].front):
+            graph.move_after(last)
+            last = graph
+    return Module(first)
 
 
 def executor(model: Model) -> Callable[[list[Any]], list[Buffer]]:

@@ -19,7 +19,7 @@ import os
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,8 +70,8 @@ class ArtifactStore:
             return None
         return path, index
 
-    def add(self, keys: Iterable[str | None], export: Callable[[Path], object]) -> Path:
-        """Store what `export` writes as the artifact of the graphs `keys`, in their order.
+    def add(self, keys: Iterable[str | None], content: bytes) -> Path:
+        """Store the artifact of the graphs `keys`, in their order.
 
         A graph whose key is None is in the artifact, but nobody will look for it.
         """
@@ -82,8 +82,7 @@ class ArtifactStore:
         path = self.modules / name
         with tempfile.TemporaryDirectory(dir=self.modules, prefix="new-") as staging:
             written = Path(staging) / name
-            export(written)
-            content = written.read_bytes()
+            written.write_bytes(content)
             os.replace(written, path)
         checksum = _checksum(content)
         for index, key in enumerate(keys):

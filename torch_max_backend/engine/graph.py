@@ -66,6 +66,8 @@ class CompiledGraph:
         """Another process may find it: its key depends on nothing of this process alone."""
         self.may_fall_back = may_fall_back
         """If MAX cannot compile it, it stays on PyTorch, with a warning."""
+        self.lowered: bytes | None = None
+        """What the compiler gets: MLIR in binary form, from lowering to the end of the compile."""
         self.state = State.QUEUED
         self.model: Model | None = None
         self.error: MaxCompilerError | None = None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from max.engine import CompiledModel, Model
+from max.engine import Model
 
 from torch_max_backend.engine import artifacts
 from torch_max_backend.engine.graph import CompiledGraph, LoadedArtifact
@@ -63,13 +63,13 @@ class Library:
         """Let equal graphs find a graph that is ready."""
         self._graphs[graph.key] = graph
 
-    def keep(self, graphs: Sequence[CompiledGraph], compiled: CompiledModel) -> None:
+    def keep(self, graphs: Sequence[CompiledGraph], artifact: bytes) -> None:
         """Store a compiled Module for other processes."""
         keys = [graph.key if graph.portable else None for graph in graphs]
         store = artifacts.default_store()
         if not any(keys) or not store.limit:
             return
         try:
-            store.add(keys, compiled.export_mef)
-        except (OSError, ValueError) as error:  # MAX raises the latter where the disk is full
+            store.add(keys, artifact)
+        except OSError as error:
             warnings.warn(f"compiled graphs could not be kept for next time: {error}", stacklevel=2)

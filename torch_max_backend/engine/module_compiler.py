@@ -1,26 +1,35 @@
-"""Graphs to compiled models: builds a MAX Module, compiles it, finds the graph that MAX rejects.
+"""Graphs to compiled models: lowers them, has Modules compiled, finds the graph that MAX rejects.
 
-The only file that calls MAX's compiler. A graph is lowered into the open Module as it arrives,
-which raises the errors of its lowerings at once. A batch that is exactly what the open Module holds
-is compiled as it is, without lowering it again. A Module that MAX rejects is halved until the
-failing graph stands alone; only that one fails.
+The only file that lowers for the compiler. A graph is lowered once, when it is submitted, which
+raises the errors of its lowerings at once; it then waits as MLIR in binary form. MAX compiles in
+child processes (`compiler_process.py`), several Modules at a time if there are processors for it. A
+Module that MAX rejects, or that crashes it, is halved until the failing graph stands alone; only
+that one fails.
 """
 
 from __future__ import annotations
 
 import atexit
 import functools
+import io
 import threading
 import time
+import warnings
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from max import driver, engine
-from max.engine import CompilationStopped, InferenceSession, Model
-from max.graph import Graph, Module
+from max import engine
+from max.engine import InferenceSession, Model
+from max.graph import Module
 
-from torch_max_backend.compat.max import compile_handle
+from torch_max_backend import flags
+from torch_max_backend.compat.max import bytecode_of
+from torch_max_backend.engine import compile_worker, compiler_process, crash_report, machine
+from torch_max_backend.engine.compile_worker import Job
+from torch_max_backend.engine.compiler_process import CompilerCrash, CompilerProcess, Limits
 from torch_max_backend.engine.graph import CompiledGraph
 from torch_max_backend.errors import EngineError, MaxCompilerError
 from torch_max_backend.lowering import graph_builder, mojo_kernels
@@ -28,47 +37,43 @@ from torch_max_backend.observe import stats
 from torch_max_backend.observe.profiling import report, show_max_graph
 
 Outcome = Model | MaxCompilerError
-Keep = Callable[[Sequence[CompiledGraph], engine.CompiledModel], None]
+Keep = Callable[[Sequence[CompiledGraph], bytes], None]
+
+SPLIT_NODES = 150
+"""Nodes for which a second Module is worth its fixed cost, twelve seconds of a processor."""
+CHILD_MIB = 3000
+"""What a child takes for a large Module; decides how many run at once."""
 
 
-@dataclass
-class _OpenModule:
-    """A Module with the graphs that are lowered into it so far."""
+@dataclass(frozen=True)
+class _Work:
+    """Graphs that are compiled as one Module, or only verified."""
 
-    module: Module = field(default_factory=Module)
-    graphs: list[CompiledGraph] = field(default_factory=list)
-    built: list[Graph] = field(default_factory=list)
-
-    def lower(self, graph: CompiledGraph) -> None:
-        """Add a graph; after an error the Module holds half of it and is of no use."""
-        name = f"graph{len(self.built)}"
-        built = graph_builder.build(
-            graph.program, graph.lowerings, self.module, name, graph.kernels
-        )
-        show_max_graph(built)
-        self.graphs.append(graph)
-        self.built.append(built)
+    graphs: list[CompiledGraph]
+    verify: bool = False
+    verified: bool = False
 
     @property
-    def keys(self) -> list[str]:
-        return [graph.key for graph in self.graphs]
+    def job(self) -> Job:
+        lowered = [graph.lowered for graph in self.graphs if graph.lowered is not None]
+        assert len(lowered) == len(self.graphs)
+        return Job(lowered, [str(path) for path in _kernels(self.graphs)], self.verify)
 
 
 class ModuleCompiler:
-    """One per process: MAX's session, and the Module that graphs are being lowered into."""
+    """One per process: MAX's session, and the children that compile."""
 
     def __init__(self) -> None:
         self._building = threading.RLock()  # MLIR is built by one thread at a time
-        self._inside_max = threading.RLock()  # calls into MAX that return soon
-        self._open = _OpenModule()
-        self._abandoned: list[_OpenModule] = []
+        self._children = threading.Lock()
+        self._spare: CompilerProcess | None = None
+        self._running: list[CompilerProcess] = []
+        self._closed = False
 
     @functools.cached_property
     def session(self) -> InferenceSession:
-        devices: list[driver.Device] = [
-            driver.Accelerator(index) for index in range(driver.accelerator_count())
-        ]
-        return InferenceSession(devices=[*devices, driver.CPU()])
+        session: InferenceSession = compile_worker.compiler()
+        return session
 
     @property
     def started(self) -> bool:
@@ -77,186 +82,247 @@ class ModuleCompiler:
 
     def after_fork(self) -> None:
         """In a forked child: locks that a thread of the parent may have held are made anew."""
-        self._building = threading.RLock()
-        self._inside_max = threading.RLock()
-        self._open = _OpenModule()
+        children = [*self._running, *([self._spare] if self._spare else [])]
+        for child in children:
+            child.abandon()
+        self.__init__()  # type: ignore[misc]
 
     def check(self, graph: CompiledGraph) -> None:
         """Raise the errors of a graph's own lowerings."""
-        self._build([graph])
+        self.lower([graph])
 
     def lower(self, graphs: Sequence[CompiledGraph]) -> None:
-        """Lower graphs that will be compiled; an error leaves none of them in the open Module."""
+        """Lower graphs that will be compiled, unless they are; raises the errors of lowerings."""
         for package in _kernels(graphs):
             mojo_kernels.precompile(package)
         with self._building:
             start = time.perf_counter()
-            known = set(self._open.keys)
-            try:
-                for graph in graphs:
-                    if graph.key not in known:
-                        known.add(graph.key)
-                        self._open.lower(graph)
-            except BaseException:
-                self._open = _OpenModule()  # the graphs before it are lowered again when compiled
-                raise
-            report("lower", time.perf_counter() - start, f"{len(graphs)} graphs")
+            new = [graph for graph in graphs if graph.lowered is None]
+            for graph in new:
+                graph.lowered = _lowered(graph)
+            if new:
+                report("lower", time.perf_counter() - start, f"{len(new)} graphs")
 
-    def discard(self) -> None:
-        """Forget what was lowered and is not compiled yet."""
+    def read(self, artifact: Path | bytes) -> list[Model]:
+        """The models of an artifact, in the order of its graphs."""
         with self._building:
-            self._open = _OpenModule()
-
-    def read(self, path: Path) -> list[Model]:
-        """The models of a stored artifact."""
-        with self._building:
-            return self._models_of(engine.read(path))
+            source = io.BytesIO(artifact) if isinstance(artifact, bytes) else artifact
+            # In the Module's order, not by name: MAX's own cache finds a Module by its content and
+            # returns it under the names that it was first compiled with.
+            return list(self.session.init_all(engine.read(source)).values())
 
     def compile(self, graphs: Sequence[CompiledGraph], keep: Keep) -> list[Outcome]:
-        """Compile distinct graphs as one Module: for each its model, or why it has none.
+        """Compile distinct graphs: for each its model, or why it has none.
 
-        `keep` is called with each Module that was compiled, and the graphs that are in it.
+        `keep` is called with the graphs of each Module that was compiled, and its artifact.
         """
         outcomes: dict[str, Outcome] = {}
-        self._compile(list(graphs), keep, outcomes)
+        able = []
+        for graph in graphs:
+            try:
+                self.lower([graph])
+                able.append(graph)
+            except Exception as error:  # submitted to the background, where nobody lowered it
+                outcomes[graph.key] = _failure(graph, [str(error)], error)
+        self._compile([_Work(part) for part in _parts(able, processes())], keep, outcomes)
+        for graph in graphs:
+            graph.lowered = None
         return [outcomes[graph.key] for graph in graphs]
 
-    def _compile(
-        self,
-        graphs: list[CompiledGraph],
-        keep: Keep,
-        outcomes: dict[str, Outcome],
-        verified: bool = False,
-    ) -> None:
+    def _compile(self, works: Sequence[_Work], keep: Keep, outcomes: dict[str, Outcome]) -> None:
+        waiting = deque(works)
+        running: dict[CompilerProcess, _Work] = {}
         try:
-            models = self._compile_module(graphs, keep)
-        except Exception as error:
-            if len(graphs) == 1:
-                outcomes[graphs[0].key] = _failure(graphs[0], error)
-                return
-            if not verified:
-                # MAX's verifier takes a second where its compiler takes twelve and more.
-                rejected = self._verify(graphs)
-                if rejected:
-                    outcomes.update(rejected)
-                    rest = [graph for graph in graphs if graph.key not in rejected]
-                    if rest:
-                        self._compile(rest, keep, outcomes, verified=True)
-                    return
-            half = len(graphs) // 2
-            for part in (graphs[:half], graphs[half:]):
-                self._compile(part, keep, outcomes, verified=True)
-        else:
+            while waiting or running:
+                while waiting and (not running or self._may_start()):
+                    work = waiting.popleft()
+                    if (child := self._child()) is None:
+                        reply = compile_worker.do(work.job, self.session)
+                        waiting.extend(self._settle(work, reply, keep, outcomes))
+                        continue
+                    running[child] = work
+                    child.begin(work.job, Limits.from_environment())
+                self._wait(list(running))
+                for child, work in list(running.items()):
+                    try:
+                        answer = child.answer()
+                        if answer is None:
+                            continue
+                        more = self._settle(work, answer, keep, outcomes)
+                    except CompilerCrash as crash:
+                        more = _after_crash(work, crash, outcomes)
+                    del running[child]
+                    self._end(child)
+                    waiting.extend(more)
+        finally:
+            for child in running:  # Ctrl-C
+                self._end(child)
+
+    def _wait(self, children: Sequence[CompilerProcess]) -> None:
+        compiler_process.wait_for_any(children)
+
+    def _settle(
+        self, work: _Work, reply: dict[str, Any], keep: Keep, outcomes: dict[str, Outcome]
+    ) -> list[_Work]:
+        """Take a child's answer; returns what is to be done next."""
+        graphs = work.graphs
+        _report(work, reply)
+        if "artifact" in reply:
+            models = self.read(reply["artifact"])
             outcomes.update(zip((graph.key for graph in graphs), models, strict=True))
+            keep(graphs, reply["artifact"])
+            return []
+        if work.verify and "rejected_graphs" in reply:
+            rejected = reply["rejected_graphs"]
+            for place, messages in rejected.items():
+                outcomes[graphs[place].key] = _failure(graphs[place], messages)
+            rest = [graph for place, graph in enumerate(graphs) if place not in rejected]
+            if rejected:
+                return [_Work(rest, verified=True)] if rest else []
+            return _halves(work)
+        if len(graphs) == 1:
+            outcomes[graphs[0].key] = _failure(graphs[0], reply["rejected"])
+            return []
+        # The verifier takes a second where the compiler takes twelve and more.
+        return _halves(work) if work.verified else [_Work(graphs, verify=True)]
 
-    def _compile_module(self, graphs: list[CompiledGraph], keep: Keep) -> list[Model]:
-        for package in _kernels(graphs):
-            mojo_kernels.precompile(package)  # before entering MAX: `close` waits for that
-        with self._inside_max:
-            # Constants live as long as their Graph, and MAX reads them while compiling.
-            opened = self._take(graphs)
-            stats.count("modules")
-            compiled = self.session.compile_async(opened.module, custom_extensions=_kernels(graphs))
-        try:
-            self._await(compiled)
-        except KeyboardInterrupt:
-            self._abandoned.append(opened)  # MAX goes on reading it
-            raise
-        with self._inside_max:
-            keep(graphs, compiled)
-            return self._models_of(compiled)
+    def prepare(self) -> None:
+        """Start the child of the next compile, which imports MAX while graphs are lowered."""
+        with self._children:
+            if self._spare is None and not self._closed and _in_children():
+                self._spare = _start()
 
-    def _take(self, graphs: Sequence[CompiledGraph]) -> _OpenModule:
-        """The Module of exactly these graphs, in this order; the next graph opens another one."""
-        with self._building:
-            if self._open.keys == [graph.key for graph in graphs]:
-                opened, self._open = self._open, _OpenModule()
-                return opened
-            if set(self._open.keys) & {graph.key for graph in graphs}:
-                self._open = _OpenModule()
-            return self._build(graphs)
+    def close_spare(self) -> None:
+        """End the child of the next compile; another one is started when it is needed."""
+        with self._children:
+            spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.close()
 
-    def _build(self, graphs: Sequence[CompiledGraph]) -> _OpenModule:
-        for package in _kernels(graphs):
-            mojo_kernels.precompile(package)
-        with self._building:
-            start = time.perf_counter()
-            opened = _OpenModule()
-            for graph in graphs:
-                opened.lower(graph)
-            report("lower", time.perf_counter() - start, f"{len(graphs)} graphs")
-            return opened
+    def _child(self) -> CompilerProcess | None:
+        """A child for one job; None if this process must compile it itself."""
+        with self._children:
+            if self._closed:
+                raise EngineError("the process is ending")
+            child, self._spare = self._spare, None
+            if child is None or not child.alive:
+                child = _start() if _in_children() else None
+            if child is not None:
+                self._running.append(child)
+            return child
 
-    def _models_of(self, compiled: engine.CompiledModel) -> list[Model]:
-        # In the Module's order, not by name: MAX's own cache finds a Module by its content and
-        # returns it under the names that it was first compiled with.
-        return list(self.session.init_all(compiled).values())
+    def _may_start(self) -> bool:
+        with self._children:
+            return _in_children() and len(self._running) < processes()
 
-    def _await(self, compiled: engine.CompiledModel) -> None:
-        """Wait in Python, not in MAX: there Ctrl-C would have no effect until the end.
-
-        A thread that waits in MAX while Python shuts down would abort the process as well.
-        """
-        handle = compile_handle(compiled)
-        if handle is not None:
-            while not handle.done():
-                time.sleep(0.005)
-            error = handle.exception()
-            if error is not None:
-                raise error
+    def _end(self, child: CompilerProcess) -> None:
+        child.close()
+        with self._children:
+            if child in self._running:
+                self._running.remove(child)
 
     def close(self) -> None:
-        """For the end of the process: a compile in the background goes no further.
+        """For the end of the process: what compiles goes no further."""
+        with self._children:
+            self._closed = True
+            children, self._running = self._running, []
+            spare, self._spare = self._spare, None
+        for child in (*children, *([spare] if spare else [])):
+            child.kill()
+        # When Python ends, it ends its daemon threads as they ask for the GIL; one that comes back
+        # from MAX's C++ then aborts the process. So this keeps the background out of there.
+        self._building.acquire()
 
-        When Python ends, it ends its daemon threads as they ask for the GIL; one that comes back
-        from MAX's C++ then aborts the process. So this waits, a second or two at most, until the
-        background is not in there, and keeps it out. MAX's own threads end with the process.
-        """
-        self._inside_max.acquire()
 
-    def _verify(self, graphs: Sequence[CompiledGraph]) -> dict[str, MaxCompilerError]:
-        """The graphs that MAX's verifier rejects, by key."""
-        error = self._verification_error(graphs)
-        if error is None:
-            return {}
-        if len(graphs) == 1:
-            return {graphs[0].key: _failure(graphs[0], error)}
-        half = len(graphs) // 2
-        return self._verify(graphs[:half]) | self._verify(graphs[half:])
+def processes() -> int:
+    """How many Modules are compiled at once; 0: in this process, one after the other."""
+    asked = flags.compile_processes()
+    if asked is not None:
+        return asked
+    return max(1, min(machine.processors(), int(machine.memory_mib() / CHILD_MIB)))
 
-    def _verification_error(self, graphs: Sequence[CompiledGraph]) -> Exception | None:
-        InferenceSession.debug.pre_jit = True
-        try:
-            with self._inside_max:
-                opened = self._build(graphs)
-                self.session.compile(opened.module, custom_extensions=_kernels(graphs))
-        except CompilationStopped:
-            return None
-        except Exception as error:
-            return error
-        finally:
-            InferenceSession.debug.pre_jit = False
+
+def _in_children() -> bool:
+    return processes() > 0 and compiler_process.is_possible()
+
+
+def _start() -> CompilerProcess | None:
+    try:
+        return CompilerProcess()
+    except OSError as error:
+        warnings.warn(
+            f"MAX compiles in this process, which a crash of its compiler would end: {error}",
+            stacklevel=2,
+        )
         return None
+
+
+def _lowered(graph: CompiledGraph) -> bytes:
+    name = f"graph_{graph.key[:24]}"
+    module = Module()
+    built = graph_builder.build(graph.program, graph.lowerings, module, name, graph.kernels)
+    show_max_graph(built)
+    return bytecode_of(module)
+
+
+def _parts(graphs: Sequence[CompiledGraph], count: int) -> list[list[CompiledGraph]]:
+    """The graphs in at most `count` Modules of about the same size; each keeps its order."""
+    nodes = sum(len(graph.program.calls) for graph in graphs)
+    count = max(1, min(count, len(graphs), nodes // SPLIT_NODES))
+    loads = [0] * count
+    part_of: dict[str, int] = {}
+    for graph in sorted(graphs, key=lambda graph: -len(graph.program.calls)):
+        least = loads.index(min(loads))
+        part_of[graph.key] = least
+        loads[least] += len(graph.program.calls)
+    parts = [[graph for graph in graphs if part_of[graph.key] == index] for index in range(count)]
+    return [part for part in parts if part]
+
+
+def _halves(work: _Work) -> list[_Work]:
+    half = len(work.graphs) // 2
+    return [_Work(part, verified=True) for part in (work.graphs[:half], work.graphs[half:])]
+
+
+def _after_crash(work: _Work, crash: CompilerCrash, outcomes: dict[str, Outcome]) -> list[_Work]:
+    if len(work.graphs) > 1:
+        return _halves(work)
+    (graph,) = work.graphs
+    folder = crash_report.write(work.job, crash, [_described(graph)])
+    outcomes[graph.key] = _failure(graph, [f"{crash}; the report is in {folder}"], crash)
+    return []
+
+
+def _report(work: _Work, reply: dict[str, Any]) -> None:
+    if not work.verify:
+        stats.count("modules")
+    if "seconds" in reply:
+        report(
+            "verify" if work.verify else "module",
+            reply["seconds"],
+            f"{len(work.graphs)} graphs, {reply['processor_seconds']:.1f} s of a processor, "
+            f"{reply['peak_mib']:.0f} MiB",
+        )
 
 
 def _kernels(graphs: Sequence[CompiledGraph]) -> list[Path]:
     return list(dict.fromkeys(path for graph in graphs for path in graph.kernels))
 
 
-def _failure(graph: CompiledGraph, error: Exception) -> MaxCompilerError:
+def _described(graph: CompiledGraph) -> str:
+    sources = [call.source for call in graph.program.calls if call.source]
+    where = f"\n  from {sources[0]} ... {sources[-1]}" if sources else ""
+    return f"a graph of {len(graph.program.calls)} nodes{where}"
+
+
+def _failure(
+    graph: CompiledGraph, messages: Sequence[str], error: Exception | None = None
+) -> MaxCompilerError:
     """Our own error, of a lowering, or MAX's message with what it was about."""
     if isinstance(error, MaxCompilerError):
         return error
-    messages = []
-    cause: BaseException | None = error
-    while cause is not None:
-        messages.append(str(cause).strip())
-        cause = cause.__cause__
-    sources = [call.source for call in graph.program.calls if call.source]
-    where = f"\n  from {sources[0]} ... {sources[-1]}" if sources else ""
     failure = EngineError(
-        f"MAX could not compile a graph of {len(graph.program.calls)} nodes{where}\n"
-        f"  MAX's message: {messages[-1][:2000]}"
+        f"MAX could not compile {_described(graph)}\n  MAX's message: {messages[-1][:2000]}"
     )
     failure.__cause__ = error
     return failure

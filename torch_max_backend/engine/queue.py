@@ -25,6 +25,14 @@ from torch_max_backend.observe import progress, stats
 from torch_max_backend.observe.profiling import report
 
 
+class _Compile:
+    """A compile that runs, of the thread that waits for it."""
+
+    def __init__(self, thread: int) -> None:
+        self.thread = thread
+        self.done = threading.Event()
+
+
 class Engine:
     """One per process: the graphs that wait, and the models compiled so far."""
 
@@ -33,7 +41,7 @@ class Engine:
         self._library = Library(compiler.read)
         self._pending: list[CompiledGraph] = []
         self._lock = threading.RLock()  # the queue
-        self._compiling = threading.RLock()  # MAX's compiler; other graphs are built meanwhile
+        self._compiles: list[_Compile] = []  # that run now
         self._worker: threading.Thread | None = None
         self._deferred = 0
         self._graphs: WeakSet[CompiledGraph] = WeakSet()
@@ -42,7 +50,7 @@ class Engine:
     def after_fork(self) -> None:
         """In a forked child: MAX's threads are missing, so everything runs on PyTorch."""
         self._lock = threading.RLock()
-        self._compiling = threading.RLock()
+        self._compiles = []
         self._worker = None
         self._pending.clear()
         self._forked = self._forked or self._compiler.started
@@ -63,8 +71,10 @@ class Engine:
             return
         found = [(graph, self._library.find(graph)) for graph in graphs]
         missing = [graph for graph, model in found if model is None]
+        if missing:
+            self._compiler.prepare()
         if missing and not background:
-            self._compiler.lower(missing)
+            self._lower(missing)
         for graph, model in found:
             stats.count("graphs")
             stats.count("nodes_on_max", len(graph.program.calls))
@@ -75,6 +85,16 @@ class Engine:
                 self._graphs.add(graph)
         with self._lock:
             self._pending.extend(missing)
+
+    def _lower(self, graphs: Sequence[CompiledGraph]) -> None:
+        """Lower graphs, each content once."""
+        with self._lock:
+            lowered = {graph.key: graph.lowered for graph in self._pending}
+        new = [graph for graph in graphs if lowered.get(graph.key) is None]
+        self._compiler.lower(list({graph.key: graph for graph in new}.values()))
+        lowered |= {graph.key: graph.lowered for graph in new if graph.lowered is not None}
+        for graph in graphs:
+            graph.lowered = lowered[graph.key]
 
     @in_default_mlir_context
     def find(self, graph: CompiledGraph) -> bool:
@@ -126,7 +146,6 @@ class Engine:
         """Empty the queue: its graphs stay on PyTorch."""
         with self._lock:
             self._pending.clear()
-            self._compiler.discard()
 
     @contextmanager
     def defer(self) -> Iterator[None]:
@@ -145,15 +164,22 @@ class Engine:
     @in_default_mlir_context
     def flush(self, timeout: float | None = None) -> None:
         """Compile everything that waits, and wait for compiles of other threads."""
-        if not self._compiling.acquire(timeout=-1 if timeout is None else timeout):
-            raise TimeoutError(f"graphs were still compiling after {timeout} s")
+        compile = _Compile(threading.get_ident())
+        with self._lock:
+            waiting, self._pending = self._pending, []
+            others = [other for other in self._compiles if other.thread != compile.thread]
+            self._compiles.append(compile)
         try:
-            with self._lock:
-                waiting, self._pending = self._pending, []
             if waiting:
                 self._compile(waiting)
         finally:
-            self._compiling.release()
+            with self._lock:
+                if compile in self._compiles:  # not after a fork
+                    self._compiles.remove(compile)
+            compile.done.set()
+        for other in others:
+            if not other.done.wait(timeout):
+                raise TimeoutError(f"graphs were still compiling after {timeout} s")
 
     def wait(self, timeout: float | None = None) -> None:
         """Return when nothing waits: the background has finished, and the rest is compiled here."""
