@@ -21,8 +21,8 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> artifacts.Artifact
 
 def fill(store: artifacts.ArtifactStore) -> list[Path]:
     return [
-        store.add(["a", "b"], lambda path: path.write_bytes(bytes(2**20))),
-        store.add(["c"], lambda path: path.write_bytes(bytes(2**19))),
+        store.add(["a", "b"], bytes(2**20)),
+        store.add(["c"], bytes(2**19)),
     ]
 
 
