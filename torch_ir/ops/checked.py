@@ -117,6 +117,16 @@ def _check_same_shape(given: dict[str, Any]) -> None:
         raise ExecutionError(f"input and target have the shapes {sorted(shapes)}")
 
 
+def _check_negation(given: dict[str, Any]) -> None:
+    """The view negates when it is read, which fails for a dtype without negation."""
+    x = given.get("self")
+    if isinstance(x, torch.Tensor):
+        try:
+            torch.zeros((), dtype=x.dtype, device=x.device).neg()
+        except RuntimeError as error:
+            raise ExecutionError(f"a tensor of {x.dtype} has no negative") from error
+
+
 def _check_sizes(given: dict[str, Any]) -> None:
     """With a 0 among the sizes, PyTorch accepts negative ones."""
     size = given.get("size")
@@ -156,6 +166,7 @@ _CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "aten::_native_batch_norm_legit": _check_batch_norm,
     "aten::_native_batch_norm_legit_functional": _check_batch_norm,
     "aten::_native_batch_norm_legit_no_training": _check_batch_norm,
+    "aten::_neg_view": _check_negation,
     "aten::_weight_norm": _check_any_weight_norm,
     "aten::_weight_norm_interface": _check_weight_norm,
     "aten::as_strided": _check_sizes,

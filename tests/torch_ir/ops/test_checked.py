@@ -105,6 +105,16 @@ def test_batch_norm_arguments_are_checked(arguments: dict[str, Any], message: st
         execute_ir(ir, (x, other))
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint16, torch.float8_e5m2])
+def test_a_negated_view_of_a_dtype_without_negation_is_refused(dtype: torch.dtype) -> None:
+    """PyTorch makes it, and fails where it is read."""
+    x = torch.ones(3)
+    assert execute_ir(one_call("aten._neg_view.default", x, self="%0"), (x,)).tolist() == [-1] * 3
+    x = x.to(dtype)
+    with pytest.raises(ExecutionError, match="has no negative"):
+        execute_ir(one_call("aten._neg_view.default", x, self="%0"), (x,))
+
+
 def test_negative_sizes_are_refused() -> None:
     x = torch.ones(3)
     ir = one_call("aten.as_strided.default", x, self="%0", size=[0, -2], stride=[1, 4])
