@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
+import pytest
 import torch
 
+from torch_max_backend.runtime import parameters as runtime_parameters
 from torch_max_backend.runtime.buffers import to_tensor
 from torch_max_backend.runtime.parameters import Parameters, Writes
 
@@ -55,7 +58,19 @@ def test_a_parameter_with_gaps_is_copied_when_it_changes() -> None:
     assert to_tensor(parameters.fill([strided])[0]).tolist() == [3, 3, 3]
     dense = torch.full((3,), 5.0)
     assert to_tensor(parameters.fill([dense])[0]).data_ptr() == dense.data_ptr()
-    assert not parameters.copied
+    assert not parameters.known.copied
+
+
+def test_a_copy_that_failed_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    strided = torch.ones(6)[::2]
+    parameters = Parameters([(0, 0, None)], 1)
+    parameters.fill([strided])
+    strided.mul_(3)
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime_parameters, "to_buffer", mock.Mock(side_effect=MemoryError))
+        with pytest.raises(MemoryError):
+            parameters.fill([strided])
+    assert to_tensor(parameters.fill([strided])[0]).tolist() == [3, 3, 3]
 
 
 def test_a_permuted_parameter_needs_no_copy() -> None:

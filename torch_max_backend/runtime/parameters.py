@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,6 +14,24 @@ from torch_max_backend.runtime.buffers import dense, is_dense, to_buffer
 from torch_max_backend.runtime.watch import Watch, version_of
 
 _data_ptr = torch.Tensor.data_ptr
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What belongs together: the state of the parameters, and the buffers made in that state."""
+
+    addresses: list[int]
+    buffers: list[Buffer | None]
+    """All buffers of a call, those of the parameters filled in."""
+    copied: dict[int, tuple[int, Watch]]
+    """The index of each parameter that had to be copied, and its state at that time."""
+
+    def is_stale(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether a parameter has changed since it was copied."""
+        return any(
+            version_of(tensors[index]) != version or watch.changed()
+            for index, (version, watch) in self.copied.items()
+        )
 
 
 class Parameters:
@@ -32,44 +51,34 @@ class Parameters:
         self.pick: Callable[[list[Any]], Sequence[torch.Tensor]] = (
             operator.itemgetter(*positions) if many else lambda args: [args[p] for p in positions]
         )
-        # One tuple, replaced as a whole, so that another thread reads lists that belong together.
-        self.known: tuple[list[int], list[Buffer | None]] = ([-1] * len(positions), [None] * count)
-        """The parameters' addresses, and all buffers of a call with theirs filled in."""
-        self.copied: dict[int, tuple[int, Watch]] = {}
-        """The index of each parameter that had to be copied, and its state at that time."""
+        # Replaced as a whole: another thread, and the call after one that failed, read what
+        # belongs together.
+        self.known = _Kept([-1] * len(positions), [None] * count, {})
 
     def fill(self, args: list[Any]) -> list[Any]:
         """The list of a call's buffers, those of the parameters filled in."""
         tensors = self.pick(args)
         addresses = list(map(_data_ptr, tensors))
-        known, buffers = self.known
-        if addresses != known or (self.copied and self._copies_are_stale(tensors)):
-            buffers = self._refresh(tensors, addresses)
-        return buffers.copy()
+        known = self.known
+        if addresses != known.addresses or (known.copied and known.is_stale(tensors)):
+            known = self.known = self._refreshed(known, tensors, addresses)
+        return known.buffers.copy()
 
-    def _copies_are_stale(self, tensors: Sequence[torch.Tensor]) -> bool:
-        return any(
-            version_of(tensors[index]) != version or watch.changed()
-            for index, (version, watch) in self.copied.items()
-        )
-
-    def _refresh(
-        self, tensors: Sequence[torch.Tensor], addresses: list[int]
-    ) -> list[Buffer | None]:
-        known, buffers = self.known
-        buffers = buffers.copy()
+    def _refreshed(
+        self, known: _Kept, tensors: Sequence[torch.Tensor], addresses: list[int]
+    ) -> _Kept:
+        buffers, copied = known.buffers.copy(), known.copied.copy()
         for index, tensor in enumerate(tensors):
-            if addresses[index] == known[index] and index not in self.copied:
+            if addresses[index] == known.addresses[index] and index not in copied:
                 continue
             order = self.orders[index]
             ordered = tensor if order is None else tensor.permute(order)
             if is_dense(ordered):
-                self.copied.pop(index, None)
+                copied.pop(index, None)
             else:
-                self.copied[index] = (version_of(tensor), Watch([tensor]))
+                copied[index] = (version_of(tensor), Watch([tensor]))
             buffers[self.slots[index]] = to_buffer(dense(ordered))
-        self.known = (addresses, buffers)
-        return buffers
+        return _Kept(addresses, buffers, copied)
 
 
 class Writes:
