@@ -103,6 +103,13 @@ def test_fake_tensors(compat: ModuleType) -> None:
     assert compat.detect_fake_mode([X]) is None
 
 
+def test_memory_of_fake_tensors(compat: ModuleType) -> None:
+    with compat.FakeTensorMode():
+        one, other = torch.empty(4, 3), torch.empty(4, 3)
+        assert compat.memory_id(one) == compat.memory_id(one.t()[1:])
+        assert compat.memory_id(one) != compat.memory_id(other)
+
+
 def test_what_a_fake_tensor_cannot_tell(compat: ModuleType) -> None:
     library = torch.library.Library("compat_test", "FRAGMENT")
     library.define("no_fake(Tensor x) -> Tensor")
@@ -286,6 +293,7 @@ def test_what_aot_autograds_wrapper_does(compat: ModuleType) -> None:
         return made.meta[-1]
 
     plain = compiled(lambda x: x + 1, X)
+    assert isinstance(plain, compat.ViewAndMutationMeta)
     assert plain.num_mutated_inp_runtime_indices == plain.num_intermediate_bases == 0
     assert not plain.tokens and not plain.is_rng_op_functionalized and not plain.dynamic_outputs
     assert plain.grad_enabled_mutation is None

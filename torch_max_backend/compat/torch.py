@@ -30,6 +30,7 @@ from torch._functorch._aot_autograd.schemas import (
     OutputType,
     PlainTensorMeta,
     SerializableAOTDispatchCompiler,
+    ViewAndMutationMeta,
 )
 from torch._guards import CompileContext, TracingContext, detect_fake_mode
 from torch._inductor import codecache, inductor_prims
@@ -88,6 +89,7 @@ __all__ = [
     "SymT",
     "TracingContext",
     "UnsupportedOperatorException",
+    "ViewAndMutationMeta",
     "all_schemas",
     "aot_autograd",
     "core_aten_decompositions",
@@ -102,6 +104,7 @@ __all__ = [
     "has_kernel_for_key",
     "hides_aliases",
     "make_fx",
+    "memory_id",
     "nop_decomposition",
     "preserve_composites",
     "pytree",
@@ -132,8 +135,9 @@ __all__ = [
 # OutputCode, SerializableAOTDispatchCompiler, BypassAOTAutogradCache: how AOTAutograd's cache takes
 #   a compiled graph, and is told that it cannot keep one. An `OutputCode` also sets `_boxed_call`
 #   of itself: AOTAutograd then passes its arguments in one list.
-# TracingContext, OutputType, PlainTensorMeta: what AOTAutograd's own wrapper does at a call; where
-#   it does nothing, a call goes to the compiled graph directly.
+# TracingContext, ViewAndMutationMeta, OutputType, PlainTensorMeta: what AOTAutograd's own wrapper
+#   does at a call; where it does nothing, a call goes to the compiled graph directly. It also tells
+#   which results the wrapper makes anew as views.
 # CompileContext: tells a recompile from a first compile.
 # FakeTensorMode, detect_fake_mode, unset_fake_temporarily: the mode whose tensors hold the shapes
 #   of a graph, to evaluate more ops in it, or to leave it.
@@ -178,6 +182,14 @@ def preserve_composites(ops: Iterable[OpOverload]) -> contextlib.AbstractContext
     every thread; Dynamo compiles in one thread at a time.
     """
     return _override_composite_implicit_decomp(dict.fromkeys(ops, _special_op_to_preserve_cia))
+
+
+# --- tensors ----------------------------------------------------------------------------------
+
+
+def memory_id(tensor: torch.Tensor) -> int:
+    """Equal for tensors that share memory; a fake tensor has an id too, and no address."""
+    return tensor.untyped_storage()._cdata
 
 
 # --- functions and graphs ---------------------------------------------------------------------

@@ -20,6 +20,7 @@ from torch_max_backend.lowering import graph_builder
 from torch_max_backend.observe.profiling import timed
 from torch_max_backend.program import BoxedCall, Kind, Program, TensorOutput, inverse
 from torch_max_backend.runtime.call import boxed_call
+from torch_max_backend.runtime.returned_views import view_restorer
 
 
 class State(Enum):
@@ -172,14 +173,16 @@ def _with_strides_of_max(eager: BoxedCall, program: Program) -> BoxedCall:
     one it would trace again behind the other: one more compile, just after the swap.
     """
     orders = [o.order if isinstance(o, TensorOutput) else None for o in program.outputs]
+    views = view_restorer(program.inputs, [getattr(o, "view", None) for o in program.outputs])
 
     def run(args: list[Any]) -> list[Any]:
+        restore = views(args) if views is not None else None
         given = {id(argument) for argument in args}
         results = eager(args)
         for index, (result, order) in enumerate(zip(results, orders, strict=True)):
             if isinstance(result, torch.Tensor) and id(result) not in given:
                 results[index] = _without_gaps(result, order)
-        return results
+        return restore(results) if restore is not None else results
 
     return run
 

@@ -12,12 +12,14 @@ from torch import fx
 
 from torch_max_backend.compat.torch import (
     TracingContext,
+    ViewAndMutationMeta,
     aot_autograd,
     functorch_config,
     preserve_composites,
 )
 from torch_max_backend.frontend import aot_cache
 from torch_max_backend.frontend.graph_compiler import GraphCompiler, Runnable
+from torch_max_backend.frontend.returned_views import remade_results, returned_views
 from torch_max_backend.lowering.decompositions.rnn import rnn_dropout
 from torch_max_backend.lowering.registry import decomposition_table, preserved_composites
 from torch_max_backend.program import Kind
@@ -48,17 +50,17 @@ def compile_through_aot_autograd(
 
 def _compiler(graphs: GraphCompiler, kind: Kind) -> Any:
     def compile_graph(gm: fx.GraphModule, inputs: Sequence[Any]) -> Runnable:
-        return graphs.compile(gm, kind, _static_inputs(kind))
+        context = TracingContext.try_get()
+        meta = None if context is None else context.fw_metadata
+        views = returned_views(gm, remade_results(meta, kind))
+        return graphs.compile(gm, kind, _static_inputs(kind, meta), views)
 
     return aot_cache.cacheable(compile_graph)
 
 
-def _static_inputs(kind: Kind) -> Sequence[int]:
+def _static_inputs(kind: Kind, meta: ViewAndMutationMeta | None) -> Sequence[int]:
     """Positions of the parameters and buffers among the arguments of the graph being compiled."""
-    context = TracingContext.try_get()
-    if kind is Kind.BACKWARD or context is None or context.fw_metadata is None:
-        return ()
-    return context.fw_metadata.static_input_indices
+    return () if kind is Kind.BACKWARD or meta is None else meta.static_input_indices
 
 
 def _whole_composites() -> contextlib.AbstractContextManager[None]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,6 +23,7 @@ from torch_max_backend.program import (
     Output,
     Program,
     Ref,
+    ReturnedView,
     Sym,
     SymbolInput,
     SymbolOutput,
@@ -38,8 +40,15 @@ SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in [^\n]*\n\s*(?P<code>[^\n]*)')
 
 
-def import_fx(gm: fx.GraphModule, static_inputs: Collection[int] = ()) -> Program:
-    """The program of `gm`; `static_inputs` are the positions of parameters and buffers."""
+def import_fx(
+    gm: fx.GraphModule,
+    static_inputs: Collection[int] = (),
+    views: Mapping[int, ReturnedView] | None = None,
+) -> Program:
+    """The program of `gm`; `static_inputs` are the positions of parameters and buffers.
+
+    `views` are the results that are returned as views, by position.
+    """
     inputs: list[Input] = []
     captured_inputs: list[Input] = []
     captured: list[torch.Tensor] = []
@@ -55,6 +64,10 @@ def import_fx(gm: fx.GraphModule, static_inputs: Collection[int] = ()) -> Progra
             captured_inputs.append(_tensor_input(node.name, tensor, static=True))
         elif node.op == "output":
             outputs = [_output(value) for value in node.args[0]]
+            for position, view in (views or {}).items():
+                output = outputs[position]
+                if isinstance(output, TensorOutput):
+                    outputs[position] = dataclasses.replace(output, view=view)
         elif is_mutation(node):
             if node.args[0].meta["val"].is_conj():
                 raise UnsupportedOpError("a conjugated view that is changed in place, on MAX")
@@ -62,6 +75,11 @@ def import_fx(gm: fx.GraphModule, static_inputs: Collection[int] = ()) -> Progra
         elif _is_call(node) and not is_boundary(node):
             calls.append(call_of(node))
     return Program(inputs + captured_inputs, calls, outputs, captured, mutations=mutations)
+
+
+def argument_inputs(gm: fx.GraphModule) -> list[Input]:
+    """The arguments of a graph, in order."""
+    return [_input(node, static=False) for node in gm.graph.find_nodes(op="placeholder")]
 
 
 def is_mutation(node: fx.Node) -> bool:
@@ -129,7 +147,8 @@ def _hint(value: int | torch.SymInt) -> int | None:
     return value if isinstance(value, int) else value.node.hint
 
 
-def _expr(value: int | torch.SymInt) -> SymSize:
+def expression(value: int | torch.SymInt) -> SymSize:
+    """A size as programs hold it."""
     if isinstance(value, int):
         return value
     expr = value.node.expr
@@ -159,7 +178,7 @@ def _proved_numbers(env: ShapeEnv) -> dict[sympy.Expr, int]:
 
 
 def _spec(value: torch.Tensor) -> TensorSpec:
-    return TensorSpec(tuple(map(_expr, value.shape)), value.dtype, value.device)
+    return TensorSpec(tuple(map(expression, value.shape)), value.dtype, value.device)
 
 
 def _in_real_numbers(tensor: torch.Tensor) -> torch.Tensor:
@@ -185,7 +204,7 @@ def _input(node: fx.Node, static: bool) -> Input:
     if isinstance(value, torch.Tensor):
         return _tensor_input(node.name, value, static)
     if isinstance(value, torch.SymInt):
-        return SymbolInput(node.name, _expr(value), _offset(value))
+        return SymbolInput(node.name, expression(value), _offset(value))
     return OpaqueInput(node.name)
 
 
@@ -201,7 +220,7 @@ def _tensor_input(name: str, value: torch.Tensor, static: bool) -> TensorInput:
     if not value.is_complex():
         return TensorInput(name, _spec(value), memory_order(value), static)
     dtype = value.dtype.to_real()
-    spec = TensorSpec((*map(_expr, value.shape), 2), dtype, value.device)
+    spec = TensorSpec((*map(expression, value.shape), 2), dtype, value.device)
     return TensorInput(name, spec, None, static, is_complex=True)
 
 
@@ -210,7 +229,7 @@ def _output(value: Any) -> Output:
         return ValueOutput(value)
     meta = value.meta.get("val")
     if isinstance(meta, torch.SymInt):
-        return SymbolOutput(_expr(meta))
+        return SymbolOutput(expression(meta))
     if isinstance(meta, torch.Tensor):
         order = None if meta.is_complex() else memory_order(meta)
         return TensorOutput(_ref(value), order, meta.is_complex())
@@ -244,7 +263,7 @@ def _argument(value: Any) -> Any:
     if isinstance(value, fx.Node):
         meta = value.meta.get("val")
         if isinstance(meta, torch.SymInt):
-            expr = _expr(meta)
+            expr = expression(meta)
             return expr if isinstance(expr, int) else Sym(expr)
         if isinstance(meta, (int, float, bool)):
             return meta
@@ -252,7 +271,7 @@ def _argument(value: Any) -> Any:
             return [Ref(value.name, i) for i in range(len(meta))]
         return _ref(value)
     if isinstance(value, torch.SymInt):
-        expr = _expr(value)
+        expr = expression(value)
         return expr if isinstance(expr, int) else Sym(expr)
     if isinstance(value, (list, tuple)):
         return [_argument(item) for item in value]

@@ -37,13 +37,15 @@ from torch_max_backend.errors import (
 from torch_max_backend.flags import Options
 from torch_max_backend.frontend import random_numbers
 from torch_max_backend.frontend.complex_numbers import without_complex_numbers
-from torch_max_backend.frontend.fx_importer import import_fx, source_line
+from torch_max_backend.frontend.fx_importer import argument_inputs, import_fx, source_line
 from torch_max_backend.frontend.partition import Partition, divide
+from torch_max_backend.frontend.returned_views import Views
 from torch_max_backend.frontend.support import Reason, unsupported_error, unsupported_nodes
 from torch_max_backend.lowering.registry import decomposition_table
 from torch_max_backend.observe import profiling, stats
 from torch_max_backend.program import BoxedCall, Kind, Program, passes
 from torch_max_backend.runtime.eager import eager_call, followed_by
+from torch_max_backend.runtime.returned_views import with_views
 
 Runnable = CompiledGraph | PartitionedGraph
 
@@ -56,12 +58,17 @@ class GraphCompiler:
     kernels: Sequence[Path]
 
     def compile(
-        self, gm: fx.GraphModule, kind: Kind, static_inputs: Collection[int] = ()
+        self,
+        gm: fx.GraphModule,
+        kind: Kind,
+        static_inputs: Collection[int] = (),
+        views: Views | None = None,
     ) -> Runnable:
         """What runs `gm`: on MAX, or on MAX and PyTorch in turns.
 
-        `static_inputs` are the positions of the parameters and buffers among its arguments. The
-        graph is queued: `ENGINE.flush` compiles it together with all others that wait.
+        `static_inputs` are the positions of the parameters and buffers among its arguments, `views`
+        the results that are returned as views. The graph is queued: `ENGINE.flush` compiles it
+        together with all others that wait.
         """
         profiling.show_graph(gm, kind.value)
         gm = normalized(gm)
@@ -75,8 +82,8 @@ class GraphCompiler:
         while True:
             try:
                 if on_torch:
-                    return self._in_parts(gm, kind, static, on_torch)
-                return self._whole(gm, kind, static)
+                    return self._in_parts(gm, kind, static, on_torch, views or {})
+                return self._whole(gm, kind, static, views or {})
             except MaxCompilerError as error:
                 # A user's own lowering that fails is a bug to be seen, not a gap to be filled,
                 # and so is a pass of ours that breaks the program.
@@ -88,8 +95,10 @@ class GraphCompiler:
                     raise
                 on_torch.update(culprits)
 
-    def _whole(self, gm: fx.GraphModule, kind: Kind, static: Collection[str]) -> CompiledGraph:
-        graph = self.graph(gm, kind, static)
+    def _whole(
+        self, gm: fx.GraphModule, kind: Kind, static: Collection[str], views: Views
+    ) -> CompiledGraph:
+        graph = self.graph(gm, kind, static, views)
         ENGINE.submit([graph], background=self.options.tiered)
         return graph
 
@@ -99,7 +108,9 @@ class GraphCompiler:
         kind: Kind,
         static: Collection[str],
         on_torch: Mapping[str, Reason],
+        views: Views,
     ) -> PartitionedGraph:
+        inputs = argument_inputs(gm)
         parts = divide(gm, on_torch)
         islands: dict[str, CompiledGraph] = {}
         calls: dict[str, Callable[..., Any]] = {}
@@ -110,8 +121,9 @@ class GraphCompiler:
             calls[name] = islands[name].as_function(single=single)
         ENGINE.submit(list(islands.values()), background=self.options.tiered)
         _report(parts, on_torch)
-        split = eager_call(_with_calls(parts.top, calls))
-        return PartitionedGraph(split, self._waiting(gm), list(islands.values()), kind)
+        split = with_views(eager_call(_with_calls(parts.top, calls)), inputs, views)
+        waiting = with_views(self._waiting(gm), inputs, views)
+        return PartitionedGraph(split, waiting, list(islands.values()), kind)
 
     def _waiting(self, gm: fx.GraphModule) -> BoxedCall:
         """What runs until MAX has compiled the graph.
@@ -121,18 +133,30 @@ class GraphCompiler:
         eager = eager_call(gm)
         return followed_by(eager, ENGINE.flush_in_background) if self.options.tiered else eager
 
-    def graph(self, gm: fx.GraphModule, kind: Kind, static: Collection[str] = ()) -> CompiledGraph:
+    def graph(
+        self,
+        gm: fx.GraphModule,
+        kind: Kind,
+        static: Collection[str] = (),
+        views: Views | None = None,
+    ) -> CompiledGraph:
         """`gm`, all of which MAX can run, as the engine takes it; `static` names its parameters."""
-        program = self.program(gm, kind, static)
+        program = self.program(gm, kind, static, views)
         what = profiling.describe(gm, kind.value)
         may_fall_back = self.options.may_fall_back
         return CompiledGraph(program, self._waiting(gm), self.kernels, what, kind, may_fall_back)
 
-    def program(self, gm: fx.GraphModule, kind: Kind, static: Collection[str] = ()) -> Program:
+    def program(
+        self,
+        gm: fx.GraphModule,
+        kind: Kind,
+        static: Collection[str] = (),
+        views: Views | None = None,
+    ) -> Program:
         """`gm` as a program, after the passes for its kind."""
         placeholders = [node.name for node in gm.graph.find_nodes(op="placeholder")]
         positions = [i for i, name in enumerate(placeholders) if name in static]
-        return passes.run(import_fx(gm, positions), kind, self.options)
+        return passes.run(import_fx(gm, positions, views), kind, self.options)
 
 
 def normalized(

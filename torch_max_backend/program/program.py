@@ -155,6 +155,22 @@ def _unpickled_call(values: dict[str, Any]) -> Call:
 
 
 @dataclass(frozen=True)
+class ReturnedView:
+    """Which part of the memory of an argument, or of another result, a result covers."""
+
+    base: str | int
+    """The `TensorInput`, or the position of the other result."""
+    shape: tuple[SymSize, ...]
+    strides: tuple[SymSize, ...]
+    offset: SymSize
+    """From the beginning of the base."""
+    as_real: bool = False
+    """The view is of the base's `torch.view_as_real`."""
+    conj: bool = False
+    """It is conjugated where the base is not, or the other way around."""
+
+
+@dataclass(frozen=True)
 class TensorOutput:
     """A tensor result; `order` as in `TensorInput`."""
 
@@ -162,6 +178,8 @@ class TensorOutput:
     order: tuple[int, ...] | None = None
     is_complex: bool = False
     """The result is `torch.view_as_complex` of the value."""
+    view: ReturnedView | None = None
+    """The result is returned as a view; None if it has memory of its own."""
 
 
 @dataclass(frozen=True)

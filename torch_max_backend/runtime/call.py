@@ -28,6 +28,7 @@ from torch_max_backend.runtime.buffers import dense, to_buffer, to_tensor
 from torch_max_backend.runtime.packed_weights import PackedParameters
 from torch_max_backend.runtime.parameters import Parameters, Writes
 from torch_max_backend.runtime.results import finisher, size_reader
+from torch_max_backend.runtime.returned_views import view_restorer
 from torch_max_backend.runtime.threads import long_timer_slack
 
 _view_as_real = torch.view_as_real
@@ -96,8 +97,10 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
     template: list[Any] = [None] * len(taken)
     fill = parameters.fill if static else None
     read_sizes = size_reader(program)
+    views = view_restorer(program.inputs, [getattr(o, "view", None) for o in program.outputs])
 
     def call(args: list[Any]) -> list[Any]:
+        restore = views(args) if views is not None else None
         if complexes:
             for position in complexes:
                 args[position] = _view_as_real(args[position].resolve_conj().resolve_neg())
@@ -128,6 +131,7 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
             tensors[index] = tensors[index].clone()
         if written is not None:
             writes.end(written)
-        return finish(tensors, numbers) if finish is not None else tensors
+        results = finish(tensors, numbers) if finish is not None else tensors
+        return restore(results) if restore is not None else results
 
     return call

@@ -22,18 +22,21 @@ from torch_max_backend.program import (
     TensorInput,
     TensorOutput,
 )
+from torch_max_backend.runtime.returned_views import view_restorer
 
 aten = torch.ops.aten
 
 
 def interpreted(program: Program) -> BoxedCall:
     """A function that computes `program` with PyTorch's kernels."""
+    views = view_restorer(program.inputs, [getattr(o, "view", None) for o in program.outputs])
 
     def run(args: list[Any]) -> list[Any]:
         arguments = [*args, *program.captured]
         args.clear()
         with torch.no_grad():
-            return _run(program, arguments)
+            results = _run(program, arguments)
+            return results if views is None else views(arguments)(results)
 
     return run
 

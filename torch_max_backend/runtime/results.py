@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sympy
@@ -10,6 +10,7 @@ import torch
 
 from torch_max_backend.compat.torch import PythonPrinter
 from torch_max_backend.program import (
+    Input,
     Program,
     SymbolInput,
     SymbolOutput,
@@ -63,10 +64,15 @@ def finisher(program: Program) -> Callable[[list[Any], Any], list[Any]] | None:
 def size_reader(program: Program) -> Callable[[list[Any]], tuple[int, ...]] | None:
     """A function from the arguments to the program's int results; None if it has none."""
     wanted = [output.expr for output in program.outputs if isinstance(output, SymbolOutput)]
-    if not wanted:
-        return None
+    return number_reader(program.inputs, wanted) if wanted else None
+
+
+def number_reader(
+    inputs: Sequence[Input], wanted: Sequence[SymSize]
+) -> Callable[[list[Any]], tuple[int, ...]]:
+    """A function from the arguments to the values of expressions of their sizes."""
     places: dict[str, str] = {}
-    for position, item in enumerate(program.inputs):
+    for position, item in enumerate(inputs):
         if isinstance(item, SymbolInput) and isinstance(item.expr, sympy.Symbol):
             places[item.expr.name] = f"args[{position}]"
         elif isinstance(item, TensorInput):

@@ -1,0 +1,103 @@
+"""Finds the results of a graph that AOTAutograd makes anew, as views whose place is symbolic.
+
+It makes a result that is a view of an argument (or of another result) from that one at each call.
+A view that depends on no symbolic size it replays; of any other it reads shape, strides and offset
+from the graph's own result, which therefore has to be such a view (`runtime/returned_views.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import sympy
+import torch
+from torch import fx
+
+from torch_max_backend.compat.torch import OutputType, ViewAndMutationMeta, memory_id
+from torch_max_backend.frontend.fx_importer import expression, is_mutation
+from torch_max_backend.program import Kind, ReturnedView, SymSize
+
+Views = Mapping[int, ReturnedView]
+"""By the position of the result."""
+
+_OF_RESULTS = (
+    OutputType.alias_of_intermediate,
+    OutputType.alias_of_intermediate_save_as_output,
+    OutputType.alias_of_intermediate_base_is_user_output,
+)
+
+
+def remade_results(meta: ViewAndMutationMeta | None, kind: Kind) -> dict[int, int | None]:
+    """Results that AOTAutograd makes anew, each with the result that it is a view of.
+
+    None stands for an argument.
+    """
+    if meta is None or kind is Kind.BACKWARD:
+        return {}
+    # A forward that is trained returns the new values of changed arguments before its results.
+    before = 0 if kind is Kind.INFERENCE else meta.num_mutated_inp_runtime_indices
+    found: dict[int, int | None] = {}
+    for index, info in enumerate(meta.output_info):
+        if info.output_type is OutputType.alias_of_input:
+            found[before + index] = None
+        elif info.output_type in _OF_RESULTS and info.base_idx is not None:
+            user = info.output_type is OutputType.alias_of_intermediate_base_is_user_output
+            found[before + index] = before + info.base_idx + (0 if user else len(meta.output_info))
+    return found
+
+
+def returned_views(gm: fx.GraphModule, remade: Mapping[int, int | None]) -> dict[int, ReturnedView]:
+    """Of the results in `remade`, those whose place depends on a symbolic size."""
+    if not remade:
+        return {}
+    outputs: Sequence[Any] = gm.graph.output_node().args[0]  # type: ignore[assignment]
+    arguments = _owners(gm)
+    found = {}
+    for position, base_position in remade.items():
+        value = _tensor(outputs[position])
+        if value is None:
+            continue
+        if base_position is None:
+            base, owner = arguments.get(memory_id(value), (None, ""))
+            name: str | int = owner
+        else:
+            base, name = _tensor(outputs[base_position]), base_position
+        if base is not None and (view := _view(value, base, name)) is not None:
+            found[position] = view
+    return found
+
+
+def _tensor(node: Any) -> torch.Tensor | None:
+    value = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _owners(gm: fx.GraphModule) -> dict[int, tuple[torch.Tensor, str]]:
+    """The arguments by their memory, and by that of the values that are written to them."""
+    found = {}
+    for node in gm.graph.nodes:
+        if node.op == "placeholder" and (value := _tensor(node)) is not None:
+            found[memory_id(value)] = value, node.name
+        elif is_mutation(node) and (value := _tensor(node.args[1])) is not None:
+            argument = node.args[0].meta["val"]
+            if _numbers(value.stride()) == _numbers(argument.stride()):
+                found[memory_id(value)] = value, node.args[0].name
+    return found
+
+
+def _numbers(values: Iterable[Any]) -> tuple[SymSize, ...]:
+    return tuple(map(expression, values))
+
+
+def _view(value: torch.Tensor, base: torch.Tensor, name: str | int) -> ReturnedView | None:
+    as_real = base.is_complex() and not value.is_complex()
+    if value.dtype is not (base.dtype.to_real() if as_real else base.dtype):
+        return None  # another dtype over the same memory, which AOTAutograd does not place either
+    before = expression(base.storage_offset())
+    offset = expression(value.storage_offset()) - (2 * before if as_real else before)
+    shape, strides = _numbers(value.shape), _numbers(value.stride())
+    if not any(isinstance(number, sympy.Expr) for number in (*shape, *strides, offset)):
+        return None
+    conj = value.is_conj() is not base.is_conj() and not as_real
+    return ReturnedView(name, shape, strides, offset, as_real, conj)
