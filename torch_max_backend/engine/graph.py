@@ -18,7 +18,7 @@ from torch_max_backend.engine import fingerprint
 from torch_max_backend.errors import MaxCompilerError
 from torch_max_backend.lowering import graph_builder
 from torch_max_backend.observe.profiling import timed
-from torch_max_backend.program import BoxedCall, Kind, Program, TensorOutput, inverse
+from torch_max_backend.program import BoxedCall, Kind, Output, Program, TensorOutput, inverse
 from torch_max_backend.runtime.call import boxed_call
 from torch_max_backend.runtime.returned_views import view_restorer
 
@@ -172,7 +172,7 @@ def _with_strides_of_max(eager: BoxedCall, program: Program) -> BoxedCall:
     A slice of a larger tensor has gaps on PyTorch and none on MAX. What Dynamo traced behind the
     one it would trace again behind the other: one more compile, just after the swap.
     """
-    orders = [o.order if isinstance(o, TensorOutput) else None for o in program.outputs]
+    orders = [_order(o) for o in program.outputs]
     views = view_restorer(program.inputs, [getattr(o, "view", None) for o in program.outputs])
 
     def run(args: list[Any]) -> list[Any]:
@@ -185,6 +185,13 @@ def _with_strides_of_max(eager: BoxedCall, program: Program) -> BoxedCall:
         return restore(results) if restore is not None else results
 
     return run
+
+
+def _order(output: Output) -> tuple[int, ...] | None:
+    """Of the dims of a result, without that of the parts of complex numbers."""
+    if not isinstance(output, TensorOutput) or output.order is None:
+        return None
+    return output.order[:-1] if output.is_complex else output.order
 
 
 def _without_gaps(tensor: torch.Tensor, order: tuple[int, ...] | None) -> torch.Tensor:

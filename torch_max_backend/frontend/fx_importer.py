@@ -231,7 +231,9 @@ def _output(value: Any) -> Output:
     if isinstance(meta, torch.SymInt):
         return SymbolOutput(expression(meta))
     if isinstance(meta, torch.Tensor):
-        order = None if meta.is_complex() else memory_order(meta)
+        order = memory_order(meta)
+        if order is not None and meta.is_complex():
+            order = (*order, len(order))  # the parts of a number stay together
         return TensorOutput(_ref(value), order, meta.is_complex())
     return ValueOutput(meta)
 

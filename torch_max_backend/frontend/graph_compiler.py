@@ -40,6 +40,7 @@ from torch_max_backend.frontend.complex_numbers import without_complex_numbers
 from torch_max_backend.frontend.fx_importer import argument_inputs, import_fx, source_line
 from torch_max_backend.frontend.partition import Partition, divide
 from torch_max_backend.frontend.returned_views import Views
+from torch_max_backend.frontend.strided_views import read_whole_memory
 from torch_max_backend.frontend.support import Reason, unsupported_error, unsupported_nodes
 from torch_max_backend.lowering.registry import decomposition_table
 from torch_max_backend.observe import profiling, stats
@@ -164,6 +165,7 @@ def normalized(
 ) -> fx.GraphModule:
     """`gm` on real tensors, with the `meta["val"]` of every node: MAX is asked about its nodes."""
     gm = without_complex_numbers(gm, decompositions)
+    read_whole_memory(gm)
     random_numbers.normalize(gm)
     return gm
 

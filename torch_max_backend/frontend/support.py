@@ -26,6 +26,7 @@ from torch_max_backend.frontend.fx_importer import (
     tensors_of,
 )
 from torch_max_backend.frontend.random_numbers import random_op
+from torch_max_backend.frontend.strided_views import lies_in_order, reads_memory
 from torch_max_backend.lowering import on_torch
 from torch_max_backend.lowering.devices import is_on_max
 from torch_max_backend.lowering.registry import is_mapped
@@ -48,6 +49,7 @@ RANDOM = Reason(on_torch.RANDOM, by_design=True)
 _NO_LOWERING = Reason("it has no MAX lowering")
 _NOT_ATEN = Reason("it is not an ATen op")
 _CONTROL_FLOW = Reason("its graph holds control flow (torch.cond and the like)")
+_MEMORY = Reason("it reads the memory of a tensor that does not lie there in order")
 _NUMBER = Reason("its result is a number that the rest of the graph depends on")
 
 
@@ -74,6 +76,8 @@ def unsupported(node: fx.Node) -> Reason | None:
     if not is_mapped(node.target) and not is_mutation(node):
         by_design = on_torch.reason(node.target)
         return _NO_LOWERING if by_design is None else Reason(by_design)
+    if reads_memory(node) and not lies_in_order(node.all_input_nodes[0].meta["val"]):
+        return _MEMORY
     nodes = [node, *node.all_input_nodes]
     return _missing_dtype(nodes) or _missing_size(nodes)
 

@@ -33,11 +33,9 @@ def finisher(program: Program) -> Callable[[list[Any], Any], list[Any]] | None:
     for output in program.outputs:
         if isinstance(output, TensorOutput):
             restore = None if output.order is None else inverse(output.order)
-            steps.append(
-                ("complex", tensor_index)
-                if output.is_complex
-                else ("tensor", (tensor_index, restore))
-            )
+            if output.is_complex:
+                restore = restore and restore[:-1]  # without the dim of the two parts
+            steps.append(("complex" if output.is_complex else "tensor", (tensor_index, restore)))
             tensor_index += 1
         elif isinstance(output, SymbolOutput):
             steps.append(("number", number_index))
@@ -48,12 +46,12 @@ def finisher(program: Program) -> Callable[[list[Any], Any], list[Any]] | None:
     def finish(tensors: list[Any], numbers: Any) -> list[Any]:
         results = []
         for kind, what in steps:
-            if kind == "tensor":
+            if kind in ("tensor", "complex"):
                 index, restore = what
                 tensor = tensors[index]
+                if kind == "complex":
+                    tensor = torch.view_as_complex(tensor)
                 results.append(tensor if restore is None else tensor.permute(restore))
-            elif kind == "complex":
-                results.append(torch.view_as_complex(tensors[what]))
             else:
                 results.append(numbers[what] if kind == "number" else what)
         return results
