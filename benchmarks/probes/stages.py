@@ -16,10 +16,10 @@ BEGIN = "isModelIRCacheEnabled"
 MOJO_CACHE = "/.mojo_cache/"
 NAMES = (
     "graph compiler and Mojo parser",
-    "before elaboration",
-    "hash kernels",
-    "elaborate",
-    "LLVM",
+    "first transformation",
+    "up to the kernel lookup",
+    "second transformation",
+    "object code",
 )
 
 
