@@ -105,8 +105,12 @@ _UNINITIALIZED = frozenset(
     }
 )  # fmt: skip
 
+_ALWAYS = "always"
 _HIDDEN_WRITES = {
     "aten::batch_norm": "training",
+    "aten::batch_norm_gather_stats": _ALWAYS,
+    "aten::batch_norm_gather_stats_with_counts": _ALWAYS,
+    "aten::batch_norm_update_stats": _ALWAYS,
     "aten::instance_norm": "use_input_stats",
     "aten::native_batch_norm": "training",
 }
@@ -159,7 +163,7 @@ def returns_uninitialized(overload: OpOverload) -> bool:
 
 def hidden_write_flag(overload: OpOverload) -> str | None:
     """The argument that makes the op write into its running statistics without the schema saying
-    so; None if the op has no such argument."""
+    so, "always" if it needs none; None if the op does not."""
     return _HIDDEN_WRITES.get(schema_of(overload).name)
 
 

@@ -58,6 +58,15 @@ def test_running_statistics_are_unchanged(op_type: str) -> None:
     torch.testing.assert_close(first, expected)
 
 
+def test_running_statistics_that_are_always_written_are_unchanged() -> None:
+    x, mean, var = torch.randn(4, 3, 5), torch.zeros(3), torch.ones(3)
+    arguments = {"input": "%0", "running_mean": "%1", "running_var": "%2", "momentum": 0.5}
+    ir = one_call("aten.batch_norm_update_stats.default", x, mean, var, **arguments)
+    first, _ = execute_ir(ir, (x, mean, var))
+    assert not mean.any() and bool((var == 1).all())
+    torch.testing.assert_close(first, x.mean((0, 2)))
+
+
 def test_bytes_do_not_become_bools() -> None:
     x = torch.tensor([0, 7], dtype=torch.uint8)
     ir = one_call("aten.view.dtype", x, self="%0", dtype=torch.bool)
