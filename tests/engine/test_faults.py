@@ -7,7 +7,9 @@ import pickle
 import subprocess
 import sys
 import textwrap
+import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from tests.engine import empty_caches
 from tests.engine.empty_caches import script
 from tests.engine.fake_compiler import FakeCompiler
 from tests.engine.test_queue import _ready, graph_of
-from torch_max_backend.engine import artifacts
+from torch_max_backend.engine import artifacts, compile_history
 from torch_max_backend.engine.artifacts import ArtifactStore
 from torch_max_backend.engine.graph import CompiledGraph, State
 from torch_max_backend.engine.library import Library
@@ -207,6 +209,104 @@ def test_the_background_survives_any_error(failing: Failing) -> None:
     engine.submit([second], background=True)
     engine.wait(60)
     assert second.state is State.READY
+
+
+@pytest.fixture
+def warnings_are_errors() -> Iterator[None]:
+    """`-W error`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def full(*args: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.usefixtures("warnings_are_errors")
+@pytest.mark.parametrize("what", ["store", "history", "rejected graph"])
+def test_warnings_as_errors_lose_no_graph(
+    failing: Failing, store: ArtifactStore, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine(failing)
+    first, second = graph_of(torch.exp), graph_of(torch.sin)
+    second.may_fall_back = True
+    engine.submit([first, second])
+    if what == "store":
+        monkeypatch.setenv("TORCH_MAX_BACKEND_CACHE_MB", "64")
+        monkeypatch.setattr(ArtifactStore, "add", full)
+    elif what == "history":
+        monkeypatch.setattr(compile_history, "record", full)
+    else:
+        assert second.lowered is not None
+        failing.bad = {second.lowered}
+    rejected = what == "rejected graph"
+    with pytest.raises(UserWarning, match="stays on PyTorch" if rejected else "kept"):
+        engine.flush()
+    assert first.state is State.READY and engine.waiting == ()
+    assert second.state is (State.FAILED if rejected else State.READY)
+    twin = graph_of(torch.exp)
+    engine.submit([twin])
+    assert twin.state is State.READY
+
+
+@pytest.mark.usefixtures("warnings_are_errors")
+def test_warnings_as_errors_do_not_end_the_background(
+    failing: Failing, capfd: pytest.CaptureFixture[str]
+) -> None:
+    engine = Engine(failing)
+    first, second = graph_of(torch.exp), graph_of(torch.sin)
+    first.may_fall_back = True
+    failing.broken = True
+    engine.submit([first], background=True)
+    engine.wait(60)
+    assert first.state is State.FAILED
+    assert "FallbackWarning: a graph stays" in capfd.readouterr().err
+    failing.broken = False
+    engine.submit([second], background=True)
+    engine.wait(60)
+    assert second.state is State.READY
+
+
+@pytest.mark.usefixtures("warnings_are_errors")
+def test_warnings_as_errors_forget_an_artifact_that_cannot_be_read(store: ArtifactStore) -> None:
+    def unreadable(path: Path) -> list[Any]:
+        raise ValueError("another build of the engine")
+
+    graph = graph_of(torch.exp)
+    path = store.add([graph.key], b"a module")
+    library = Library(unreadable)
+    with pytest.raises(UserWarning, match="not usable: another build"):
+        library.find(graph)
+    assert not path.exists() and library.find(graph) is None
+
+
+def test_only_the_age_of_files_is_read_from_a_clock_that_can_jump() -> None:
+    package = Path(artifacts.__file__).parents[1]
+    users = {path.name for path in package.rglob("*.py") if "time.time(" in path.read_text()}
+    assert users == {"artifacts.py"}
+
+
+@pytest.mark.parametrize("jump", [-1e6, 1e6])
+def test_a_clock_that_jumps(
+    store: ArtifactStore, failing: Failing, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    """Files keep the times at which they were written; the newest graph stays, within the limit."""
+    path, _ = store.find(KEYS[0]) or (None, 0)
+    assert path is not None
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + jump)
+    os.utime(path, (time.time(), time.time()))
+    limited = ArtifactStore(store.modules.parent, 10)
+    newest = limited.add(["c" * 32], b"another")
+    assert limited.find("c" * 32) == (newest, 0), "the newest was evicted"
+    assert limited.size() <= limited.limit and not path.exists()
+    # A compile, its limits and the wait for it use clocks that do not jump.
+    engine = Engine(failing)
+    graph = graph_of(torch.exp)
+    engine.submit([graph], background=True)
+    engine.wait(60)
+    assert graph.state is State.READY
 
 
 FORKED = """

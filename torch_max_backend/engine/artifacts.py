@@ -18,13 +18,13 @@ import hashlib
 import os
 import tempfile
 import time
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from torch_max_backend import flags
 from torch_max_backend.lowering.private_folder import distrust, make_private_folder
+from torch_max_backend.observe.held_warnings import warn
 
 _STRAY_AGE = 3600.0
 """Seconds after which a temporary file belongs to a writer that died."""
@@ -218,7 +218,7 @@ _WARNED: set[str] = set()
 def _warn_once(message: str) -> None:
     if message not in _WARNED:
         _WARNED.add(message)
-        warnings.warn(message, stacklevel=3)
+        warn(message)
 
 
 def default_store() -> ArtifactStore:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from max.engine import Model
 
 from torch_max_backend.engine import artifacts
 from torch_max_backend.engine.graph import CompiledGraph, LoadedArtifact
+from torch_max_backend.observe.held_warnings import warn
 from torch_max_backend.observe.profiling import report
 
 
@@ -53,8 +53,8 @@ class Library:
                 report("load", time.perf_counter() - start, path.name)
             except Exception as error:
                 # Intact, yet MAX rejects it (another build of the engine): compile it again.
-                warnings.warn(f"stored artifact {path.name} is not usable: {error}", stacklevel=2)
                 store.forget(path)
+                warn(f"stored artifact {path.name} is not usable: {error}")
                 return None
             self._loaded[path] = artifact
         return Found(artifact.models[index], artifact)
@@ -72,4 +72,4 @@ class Library:
         try:
             store.add(keys, artifact)
         except OSError as error:
-            warnings.warn(f"compiled graphs could not be kept for next time: {error}", stacklevel=2)
+            warn(f"compiled graphs could not be kept for next time: {error}")

@@ -14,7 +14,6 @@ import functools
 import io
 import threading
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from torch_max_backend.engine.graph import CompiledGraph
 from torch_max_backend.errors import EngineError, MaxCompilerError
 from torch_max_backend.lowering import graph_builder, mojo_kernels
 from torch_max_backend.observe import stats
+from torch_max_backend.observe.held_warnings import warn
 from torch_max_backend.observe.profiling import report, show_max_graph
 
 Outcome = Model | MaxCompilerError
@@ -250,19 +250,21 @@ def _start() -> CompilerProcess | None:
     try:
         return CompilerProcess()
     except OSError as error:
-        warnings.warn(
-            f"MAX compiles in this process, which a crash of its compiler would end: {error}",
-            stacklevel=2,
-        )
+        warn(f"MAX compiles in this process, which a crash of its compiler would end: {error}")
         return None
 
 
 def _lowered(graph: CompiledGraph) -> bytes:
     name = f"graph_{graph.key[:24]}"
-    module = Module()
-    built = graph_builder.build(graph.program, graph.lowerings, module, name, graph.kernels)
-    show_max_graph(built)
-    return bytecode_of(module)
+    try:
+        module = Module()
+        built = graph_builder.build(graph.program, graph.lowerings, module, name, graph.kernels)
+        show_max_graph(built)
+        return bytecode_of(module)
+    except MaxCompilerError:
+        raise  # of a lowering
+    except Exception as error:
+        raise _failure(graph, [str(error)], error) from error
 
 
 def _parts(graphs: Sequence[CompiledGraph], count: int) -> list[list[CompiledGraph]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from torch_max_backend.engine.library import Found, Library
 from torch_max_backend.engine.module_compiler import COMPILER, ModuleCompiler
 from torch_max_backend.errors import EngineError, FallbackWarning, MaxCompilerError
 from torch_max_backend.observe import progress, stats
+from torch_max_backend.observe.held_warnings import hold_warnings, warn
 from torch_max_backend.observe.profiling import report
 
 
@@ -171,7 +173,8 @@ class Engine:
             self._compiles.append(compile)
         try:
             if waiting:
-                self._compile(waiting)
+                with hold_warnings():  # an error, with -W error, which must not lose a graph
+                    self._compile(waiting)
         finally:
             with self._lock:
                 if compile in self._compiles:  # not after a fork
@@ -214,8 +217,7 @@ class Engine:
                 try:
                     self.flush()
                 except Exception as error:  # of a graph that may not fall back; the others go on
-                    message = f"a graph stays on PyTorch: {error}"
-                    warnings.warn(message, FallbackWarning, stacklevel=2)
+                    _tell_from_background(error)
         finally:
             with self._lock:  # whatever ended it, the next graph starts another one
                 if self._worker is threading.current_thread():
@@ -266,7 +268,7 @@ def _report_failures(failed: Sequence[CompiledGraph]) -> None:
             nodes = len(graph.program.calls)
             stats.count("nodes_on_max", -nodes)
             stats.count("nodes_on_torch", nodes)
-            warnings.warn(f"a graph stays on PyTorch: {graph.error}", FallbackWarning, stacklevel=2)
+            warn(f"a graph stays on PyTorch: {graph.error}", FallbackWarning)
     if len(errors) > 1:
         raise EngineError(f"{len(errors)} graphs failed to compile; the first:\n{errors[0]}")
     if errors:
@@ -277,7 +279,17 @@ def _remember(graphs: int, nodes: int, seconds: float) -> None:
     try:
         compile_history.record(graphs, nodes, seconds)
     except OSError as error:
-        warnings.warn(f"the time of a compile could not be kept: {error}", stacklevel=2)
+        warn(f"the time of a compile could not be kept: {error}")
+
+
+def _tell_from_background(error: Exception) -> None:
+    """Warn of an error that no caller gets; with -W error, print it."""
+    try:
+        if isinstance(error, Warning):
+            raise error
+        warnings.warn(f"a graph stays on PyTorch: {error}", FallbackWarning, stacklevel=2)
+    except Warning:
+        traceback.print_exc()
 
 
 ENGINE = Engine(COMPILER)

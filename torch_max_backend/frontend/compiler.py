@@ -15,8 +15,10 @@ from torch_max_backend.frontend.aot_autograd import compile_through_aot_autograd
 from torch_max_backend.frontend.graph_compiler import GraphCompiler
 from torch_max_backend.lowering import mojo_kernels
 from torch_max_backend.observe import profiling, stats
+from torch_max_backend.observe.held_warnings import hold_warnings
 
 
+@hold_warnings()  # with -W error, what was compiled stays compiled
 def max_backend(
     gm: fx.GraphModule,
     example_inputs: Sequence[Any],

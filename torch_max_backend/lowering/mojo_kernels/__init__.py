@@ -13,7 +13,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -27,6 +26,7 @@ from torch_max_backend.errors import PackageError
 from torch_max_backend.lowering import shapes
 from torch_max_backend.lowering.devices import max_dtype
 from torch_max_backend.lowering.private_folder import distrust, unwritable
+from torch_max_backend.observe.held_warnings import warn
 
 SOURCES = Path(__file__).parent
 
@@ -62,7 +62,7 @@ def _kernel_folder(cache_dir: Path, name: str) -> Path:
     reason = reason or unwritable(folder)
     if reason is None:
         return folder
-    warnings.warn(f"Mojo kernels are compiled for this process only: {reason}", stacklevel=2)
+    warn(f"Mojo kernels are compiled for this process only: {reason}")
     temporary = Path(tempfile.mkdtemp(prefix="torch_max_backend_"))
     atexit.register(shutil.rmtree, temporary, ignore_errors=True)
     return temporary
