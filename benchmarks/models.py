@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from benchmarks.convolution_networks import DenseNet, MobileNetV3Small, UNet
+
 
 @dataclass(frozen=True)
 class Benchmark:
@@ -75,6 +77,39 @@ def _resnet() -> Benchmark:
     return Benchmark(model, (torch.randn(1, 3, 224, 224),))
 
 
+def _image(config: str, model: str, **how: object) -> Benchmark:
+    import transformers
+
+    made = getattr(transformers, model)(getattr(transformers, config)(**how))
+    return Benchmark(Pixels(made, "pixel_values", "logits"), (torch.randn(1, 3, 224, 224),))
+
+
+def _efficientnet() -> Benchmark:
+    return _image(
+        "EfficientNetConfig",
+        "EfficientNetForImageClassification",
+        image_size=224,
+        width_coefficient=1.0,
+        depth_coefficient=1.0,
+        hidden_dim=1280,
+        dropout_rate=0.2,
+    )
+
+
+def _whisper() -> Benchmark:
+    from transformers import WhisperConfig
+    from transformers.models.whisper.modeling_whisper import WhisperEncoder
+
+    config = WhisperConfig(d_model=384, encoder_layers=4, encoder_attention_heads=6)
+    config.encoder_ffn_dim = 1536
+    model = Pixels(WhisperEncoder(config), "input_features", "last_hidden_state")
+    return Benchmark(model, (torch.randn(1, 80, 3000),))
+
+
+def _network(model: type[nn.Module]) -> Benchmark:
+    return Benchmark(model(), (torch.randn(1, 3, 224, 224),))
+
+
 def _llama(length: int) -> Benchmark:
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -101,10 +136,26 @@ BENCHMARKS: dict[str, Callable[[], Benchmark]] = {
     "llama-decode-1": lambda: _llama(1),
 }
 
+COMPILED: dict[str, Callable[[], Benchmark]] = {
+    "gpt2-128": _gpt2,
+    "bert-128": _bert,
+    "vit-base": _vit,
+    "swin-t": lambda: _image("SwinConfig", "SwinForImageClassification"),
+    "resnet-50": _resnet,
+    "densenet-121": lambda: _network(DenseNet),
+    "mobilenet-v3-small": lambda: _network(MobileNetV3Small),
+    "efficientnet-b0": _efficientnet,
+    "convnext-t": lambda: _image("ConvNextConfig", "ConvNextForImageClassification"),
+    "unet": lambda: _network(UNet),
+    "whisper-tiny": _whisper,
+    "llama-prefill-128": lambda: _llama(128),
+}
+"""The models of `benchmarks.compile`."""
+
 
 def make(name: str) -> Benchmark:
     """A benchmark with fixed random weights and inputs."""
     torch.manual_seed(0)
-    benchmark = BENCHMARKS[name]()
+    benchmark = (BENCHMARKS | COMPILED)[name]()
     benchmark.model.eval()
     return benchmark

@@ -30,7 +30,8 @@ def main(engine: str, name: str) -> None:
     if backend == "max_backend":
         from torch_max_backend import compile_stats
 
-        result["modules"] = compile_stats()["modules"]
+        stats = compile_stats()
+        result |= {name: stats[name] for name in ("modules", "kernels", "compile_seconds")}
     print(json.dumps(result), flush=True)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import atexit
 import functools
 import io
+import re
 import threading
 import time
 from collections import deque
@@ -296,15 +297,22 @@ def _after_crash(work: _Work, crash: CompilerCrash, outcomes: dict[str, Outcome]
 
 
 def _report(work: _Work, reply: dict[str, Any]) -> None:
+    kernels = kernels_in(reply.get("artifact", b""))
     if not work.verify:
         stats.count("modules")
+        stats.count("kernels", kernels)
     if "seconds" in reply:
         report(
             "verify" if work.verify else "module",
             reply["seconds"],
-            f"{len(work.graphs)} graphs, {reply['processor_seconds']:.1f} s of a processor, "
-            f"{reply['peak_mib']:.0f} MiB",
+            f"{len(work.graphs)} graphs, {kernels} distinct kernels, "
+            f"{reply['processor_seconds']:.1f} s of a processor, {reply['peak_mib']:.0f} MiB",
         )
+
+
+def kernels_in(artifact: bytes) -> int:
+    """How many distinct kernels MAX compiled: an artifact holds a symbol for each."""
+    return len(set(re.findall(rb"__kernel_[0-9a-f]{32}", artifact)))
 
 
 def _kernels(graphs: Sequence[CompiledGraph]) -> list[Path]:

@@ -8,6 +8,7 @@ _LOCK = threading.Lock()
 _NAMES = (
     "graphs",
     "modules",
+    "kernels",
     "cache_hits",
     "nodes_on_max",
     "nodes_on_torch",
@@ -26,7 +27,8 @@ def count(name: str, amount: float = 1) -> None:
 def compile_stats() -> dict[str, float]:
     """Counters since the start of the process or the last `reset_compile_stats()`.
 
-    `graphs`: graphs requested. `modules`: Modules that MAX compiled. `cache_hits`: graphs found
+    `graphs`: graphs requested. `modules`: Modules that MAX compiled. `kernels`: the
+    distinct kernels in them, which is what a compile costs. `cache_hits`: graphs found
     compiled. `nodes_on_max`, `nodes_on_torch`: ATen calls in the graphs, by where they run.
     `recompiles`: functions that Dynamo traced again. `compile_seconds`: time in MAX's compiler.
 
