@@ -112,7 +112,10 @@ COVERED_BY = {
     "lowering/private_folder.py": "engine/test_faults.py",
     "lowering/types.py": "lowering/test_ops.py",
     "program/__init__.py": "program/test_program.py",
+    "program/image_layout.py": "program/passes/test_image_programs.py",
+    "program/image_weights.py": "program/passes/test_image_programs.py",
     "program/passes/__init__.py": "program/passes/test_run.py",
+    "program/passes/image_calls.py": "program/passes/test_image_programs.py",
     "program/passes/matching.py": "program/passes/test_fuse_rms_norm.py",
 }
 """Modules without a test of their name, and the test that covers them."""

@@ -54,7 +54,9 @@ def renamed(value: Program) -> Program:
         again,
         inputs=[dataclasses.replace(i, name=f"other_{i.name}") for i in again.inputs],
         packed=[
-            dataclasses.replace(p, name=f"other_{p.name}", source=f"other_{p.source}")
+            dataclasses.replace(
+                p, name=f"other_{p.name}", sources=tuple(f"other_{s}" for s in p.sources)
+            )
             for p in again.packed
         ],
         calls=[

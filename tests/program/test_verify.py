@@ -227,7 +227,7 @@ BROKEN: dict[str, tuple[int, str, Break]] = {
     "a_packed_input_of_nothing": (
         6,
         "no static input",
-        lambda p: dataclasses.replace(p, packed=[dataclasses.replace(p.packed[0], source="w")]),
+        lambda p: dataclasses.replace(p, packed=[dataclasses.replace(p.packed[0], sources=("w",))]),
     ),
     "a_packed_input_of_an_argument": (
         6,

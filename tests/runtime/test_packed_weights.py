@@ -238,7 +238,7 @@ def test_a_parameter_that_is_not_dense(functions: Functions) -> None:
 def copies_of(weight: torch.Tensor) -> list[object]:
     """The keys of the packed copies of a weight that are alive."""
     gc.collect()
-    return [key for key in packed_weights._PACKED if key[0] == weight.data_ptr()]
+    return [key for key in packed_weights._PACKED if key[0][0][0] == weight.data_ptr()]
 
 
 def test_two_functions_share_one_copy(functions: Functions) -> None:

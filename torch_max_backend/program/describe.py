@@ -45,6 +45,6 @@ def program_specs(program: Program) -> Specs:
     specs: dict[str, tuple[TensorSpec | None, ...]] = {
         item.name: (item.spec,) for item in program.inputs if isinstance(item, TensorInput)
     }
-    specs.update((item.name, specs[item.source]) for item in program.packed)
+    specs.update((item.name, specs[item.sources[0]]) for item in program.packed)
     specs.update((call.name, call.outputs) for call in program.calls)
     return specs

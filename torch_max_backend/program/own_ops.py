@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import torch
 
+from torch_max_backend.program.image_program import run as run_image_program
+
 _LIBRARY = torch.library.Library("torch_max_backend", "DEF")
 _LIBRARY.define("grouped_mm(Tensor self, Tensor mat2, Tensor offs, bool transposed) -> Tensor")
+_LIBRARY.define(
+    "image_program(Tensor x, Tensor weights, int[] program, float[] numbers, int workspace, "
+    "int outputs, int columns) -> Tensor"
+)
 _LIBRARY.define("matvec(Tensor self, Tensor weight) -> Tensor")
 _LIBRARY.define("matvec_group(Tensor self, Tensor[] weights) -> Tensor")
 _LIBRARY.define("packed_mm(Tensor self, Tensor panels, int n) -> Tensor")
 _LIBRARY.define("rms_norm(Tensor self, Tensor? weight, float eps) -> Tensor")
 
 grouped_mm = torch.ops.torch_max_backend.grouped_mm
+image_program = torch.ops.torch_max_backend.image_program
 matvec = torch.ops.torch_max_backend.matvec
 matvec_group = torch.ops.torch_max_backend.matvec_group
 packed_mm = torch.ops.torch_max_backend.packed_mm
@@ -41,6 +48,18 @@ def _grouped_mm_meta(
     return self.new_empty(self.shape[0], mat2.shape[1 if transposed else 2])
 
 
+def _image_program_meta(
+    x: torch.Tensor,
+    weights: torch.Tensor,
+    program: list[int],
+    numbers: list[float],
+    workspace: int,
+    outputs: int,
+    columns: int,
+) -> torch.Tensor:
+    return x.new_empty(outputs)
+
+
 def _matvec(self: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     """One row times a weight stored as `nn.Linear` stores it, [out, in]."""
     return self @ weight.t()
@@ -63,6 +82,7 @@ def _rms_norm(self: torch.Tensor, weight: torch.Tensor | None, eps: float) -> to
 
 for _name, _cpu, _meta in (
     ("grouped_mm", _grouped_mm, _grouped_mm_meta),
+    ("image_program", run_image_program, _image_program_meta),
     ("matvec", _matvec, _matvec),
     ("matvec_group", _matvec_group, _matvec_group),
     ("packed_mm", _packed_mm, _packed_mm),

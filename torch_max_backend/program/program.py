@@ -17,6 +17,7 @@ import sympy
 import torch
 
 from torch_max_backend.compat.torch import OpOverload, schema_of
+from torch_max_backend.program.image_weights import ImageWeights
 from torch_max_backend.program.packed_layout import Layout
 
 BoxedCall = Callable[[list[Any]], list[Any]]
@@ -105,12 +106,12 @@ class OpaqueInput:
 
 @dataclass(frozen=True)
 class PackedInput:
-    """A tensor made from a parameter before the call: its `layout` says how."""
+    """A tensor made from parameters before the call: its `layout` says how."""
 
     name: str
-    source: str
-    """The `TensorInput` that it is made from."""
-    layout: Layout
+    sources: tuple[str, ...]
+    """The `TensorInput`s that it is made from."""
+    layout: Layout | ImageWeights
 
     @property
     def spec(self) -> TensorSpec:
@@ -266,7 +267,8 @@ class Program:
             else:
                 yield f"{name(item.name)} = opaque"
         for packed in self.packed:
-            yield f"{name(packed.name)} = packed {name(packed.source)} {packed.layout}"
+            sources = [name(source) for source in packed.sources]
+            yield f"{name(packed.name)} = packed {sources} {packed.layout}"
         for call in self.calls:
             arguments = map_refs(call.args, lambda ref: f"{name(ref.name)}.{ref.index}")
             keywords = map_refs(call.kwargs, lambda ref: f"{name(ref.name)}.{ref.index}")

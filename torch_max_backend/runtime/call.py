@@ -70,7 +70,7 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
     parameters = Parameters(static, len(taken))
     packed = PackedParameters(
         [
-            (slot, positions[item.source], item.layout)
+            (slot, [positions[source] for source in item.sources], item.layout)
             for slot, item in enumerate(taken)
             if isinstance(item, PackedInput)
         ]

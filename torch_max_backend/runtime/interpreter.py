@@ -54,7 +54,7 @@ def _run(program: Program, arguments: list[Any]) -> list[Any]:
                 if isinstance(size, sympy.Symbol):
                     symbols.setdefault(size, actual)
     for packed in program.packed:
-        values[packed.name] = packed.layout.pack(values[packed.source])
+        values[packed.name] = packed.layout.pack(*(values[source] for source in packed.sources))
     for call in program.calls:
         # A `view` was traced with the strides of a fake, which PyTorch's kernels need not give.
         op = aten.reshape.default if call.op is aten.view.default else call.op

@@ -9,9 +9,12 @@ from weakref import WeakValueDictionary
 
 import torch
 
+from torch_max_backend.program.image_weights import ImageWeights
 from torch_max_backend.program.packed_layout import Layout
 from torch_max_backend.runtime.buffers import to_buffer
 from torch_max_backend.runtime.watch import Watch, version_of
+
+AnyLayout = Layout | ImageWeights
 
 
 class PackedWeight:
@@ -20,25 +23,30 @@ class PackedWeight:
     It keeps a reference to that memory, so that an equal address is the same parameter.
     """
 
-    def __init__(self, source: torch.Tensor, layout: Layout) -> None:
-        self.source = source.detach()
-        self.watch = Watch([self.source])
-        self.packed = layout.pack(source)
+    def __init__(self, sources: Sequence[torch.Tensor], layout: AnyLayout) -> None:
+        self.sources = [source.detach() for source in sources]
+        self.watch = Watch(self.sources)
+        self.packed = layout.pack(*sources)
 
 
-Key = tuple[int, int, tuple[int, ...], Layout]
+Key = tuple[tuple[tuple[int, int, tuple[int, ...]], ...], AnyLayout]
 _PACKED: WeakValueDictionary[Key, PackedWeight] = WeakValueDictionary()
 _epoch = 0
 """Counts calls of `invalidate_weights`."""
 
 
-def packed_weight(tensor: torch.Tensor, version: int, layout: Layout) -> PackedWeight:
-    """The packed copy of `tensor` as it is now, shared by all graphs that pack it alike."""
+def packed_weight(
+    tensors: Sequence[torch.Tensor], versions: Sequence[int], layout: AnyLayout
+) -> PackedWeight:
+    """The packed copy of `tensors` as they are now, shared by all graphs that pack them alike."""
     # Two parameters may share their memory and differ in strides: a weight and its transpose.
-    key = (tensor.data_ptr(), version, tensor.stride(), layout)
-    found = _PACKED.get(key)
+    states = tuple(
+        (tensor.data_ptr(), version, tensor.stride())
+        for tensor, version in zip(tensors, versions, strict=True)
+    )
+    found = _PACKED.get((states, layout))
     if found is None or found.watch.changed():
-        found = _PACKED[key] = PackedWeight(tensor, layout)
+        found = _PACKED[states, layout] = PackedWeight(tensors, layout)
     return found
 
 
@@ -73,10 +81,11 @@ class _Packed:
 class PackedParameters:
     """Buffers of packed weights, packed again when a parameter changes."""
 
-    def __init__(self, packed: Sequence[tuple[int, int, Layout]]) -> None:
+    def __init__(self, packed: Sequence[tuple[int, Sequence[int], AnyLayout]]) -> None:
         self.slots = [slot for slot, _, _ in packed]
         self.layouts = [layout for _, _, layout in packed]
-        self.positions = [position for _, position, _ in packed]
+        self.counts = [len(positions) for _, positions, _ in packed]
+        self.positions = [position for _, positions, _ in packed for position in positions]
         # Replaced as a whole, so that another thread reads what belongs together.
         self.known = _Packed()
 
@@ -97,9 +106,12 @@ class PackedParameters:
     def _pack(self, tensors: Sequence[torch.Tensor], state: list[Any]) -> _Packed:
         epoch = _epoch
         watch = Watch([tensor.detach() for tensor in tensors])
-        weights = [
-            packed_weight(tensor, version, layout)
-            for tensor, (_, version), layout in zip(tensors, state, self.layouts, strict=True)
-        ]
+        weights = []
+        first = 0
+        for count, layout in zip(self.counts, self.layouts, strict=True):
+            own = slice(first, first + count)
+            versions = [version for _, version in state[own]]
+            weights.append(packed_weight(tensors[own], versions, layout))
+            first += count
         kept = [to_buffer(weight.packed) for weight in weights]
         return _Packed(state, epoch, watch, kept, weights)

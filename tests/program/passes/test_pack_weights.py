@@ -19,7 +19,7 @@ def test_a_linear_takes_panels_and_adds_its_bias() -> None:
     packed = program(outputs(functional.linear), X, WEIGHT, BIAS, static=(1, 2))
     assert op_names(packed) == [PACKED, "aten.add.Tensor"]
     (item,) = packed.packed
-    assert packed.inputs[1].name == item.source
+    assert (packed.inputs[1].name,) == item.sources
     layout = item.layout
     assert (layout.k, layout.n, layout.transposed) == (8, 6, True)
     assert item.spec.shape == (-(-6 // panel_columns()), 8, panel_columns())

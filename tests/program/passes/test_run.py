@@ -17,7 +17,7 @@ from torch_max_backend.program import Kind, Program, passes
 
 ALWAYS = ["remove_dead_calls", "fill_uniform", "fold_constants"]
 FUSIONS = ["fuse_rms_norm", "fuse_gelu"]
-PACKING = ["pack_weights", "group_matvecs"]
+PACKING = ["image_programs", "pack_weights", "group_matvecs"]
 
 
 @pytest.mark.parametrize(

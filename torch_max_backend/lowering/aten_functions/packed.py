@@ -2,10 +2,37 @@
 
 from __future__ import annotations
 
+import torch
+
 from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
 from torch_max_backend.lowering.registry import map_to
 from torch_max_backend.lowering.types import MaxTensor
-from torch_max_backend.program.own_ops import matvec, matvec_group, packed_mm, rms_norm
+from torch_max_backend.program.own_ops import (
+    image_program,
+    matvec,
+    matvec_group,
+    packed_mm,
+    rms_norm,
+)
+
+
+# torch_max_backend::image_program(Tensor x, Tensor weights, int[] program, float[] numbers, int workspace, int outputs, int columns) -> Tensor
+@map_to(image_program)
+def aten_image_program(
+    x: MaxTensor,
+    weights: MaxTensor,
+    program: list[int],
+    numbers: list[float],
+    workspace: int,
+    outputs: int,
+    columns: int,
+) -> MaxTensor:
+    """A convolution network; the second result is the memory that it works in."""
+    lines = constants.constant(program, torch.int64, x.device)
+    floats = constants.constant(numbers, torch.float32, x.device)
+    results = [(torch.float32, [outputs]), (torch.float32, [workspace])]
+    inputs = [x, weights, lines, floats]
+    return mojo_kernels.call("tmb_image_program", inputs, results, {"columns": columns})[0]
 
 
 # torch_max_backend::matvec(Tensor self, Tensor weight) -> Tensor

@@ -3,6 +3,7 @@ from .convolution import *
 from .creation import *
 from .grid_gradient import *
 from .grouped_matmul import *
+from .image_program import *
 from .linalg import *
 from .matmul import *
 from .matvec import *

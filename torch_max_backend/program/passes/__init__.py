@@ -18,6 +18,7 @@ from torch_max_backend.program.passes import (
     fuse_gelu,
     fuse_rms_norm,
     group_matvecs,
+    image_programs,
     pack_weights,
     remove_dead_calls,
 )
@@ -57,6 +58,7 @@ PIPELINE: tuple[Pass, ...] = (
     Pass(fold_constants.fold_constants),
     Pass(fuse_rms_norm.fuse_rms_norm, _INFERENCE),
     Pass(fuse_gelu.fuse_gelu, _INFERENCE),
+    Pass(image_programs.image_programs, _INFERENCE, _packing),
     Pass(pack_weights.pack_weights, _INFERENCE, _packing),
     Pass(group_matvecs.group_matvecs, _INFERENCE, _packing),
 )

@@ -105,8 +105,8 @@ class _Weights:
         elif rows in (None, 0) or self.parameters[name].spec.dtype is not torch.float32:
             return [call]
         else:
-            panels = self._panels(name, transposed)
-            args = (left, Ref(panels.name), panels.layout.n)
+            panels, n = self._panels(name, transposed)
+            args = (left, Ref(panels.name), n)
             product = dataclasses.replace(call, op=packed_mm.default, args=args, kwargs={})
         if bias is None:
             return [product]
@@ -114,13 +114,13 @@ class _Weights:
         total = (Ref(product.name), bias)
         return [product, dataclasses.replace(call, op=aten.add.Tensor, args=total, kwargs={})]
 
-    def _panels(self, name: str, transposed: bool) -> PackedInput:
+    def _panels(self, name: str, transposed: bool) -> tuple[PackedInput, int]:
         rows, columns = self.parameters[name].spec.shape
         k, n = (columns, rows) if transposed else (rows, columns)
         assert isinstance(k, int) and isinstance(n, int)
         layout = Layout(k, n, transposed, panel_columns())
-        item = PackedInput(f"{name}_packed{len(self.packed)}", name, layout)
-        return self.packed.setdefault((name, layout), item)
+        item = PackedInput(f"{name}_packed{len(self.packed)}", (name,), layout)
+        return self.packed.setdefault((name, layout), item), n
 
 
 def _is_transpose(call: Call) -> bool:

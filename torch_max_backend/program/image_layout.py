@@ -1,0 +1,296 @@
+"""Images in a workspace: who lies where, with which border, and for how long."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch_max_backend.program.image_program import (
+    MOST_STEPS,
+    Instruction,
+    Step,
+    Then,
+    View,
+    What,
+)
+from torch_max_backend.program.image_weights import (
+    Channels,
+    Filters,
+    ImageWeights,
+    Norm,
+    Piece,
+    panel_floats,
+)
+
+_ALIGNED = 16
+"""Floats of a cache line: every image begins at one."""
+
+
+@dataclass(eq=False)
+class Image:
+    """A value of the program; maybe part of a larger image, `whole`."""
+
+    size: tuple[int, int, int, int]
+    """Images, height, width, channels."""
+    whole: Image | None = None
+    channel: int = 0
+    top: int = 0
+    left: int = 0
+    """Where it begins in `whole`; before its first row or pixel if it is padded."""
+    reads: int = 1
+    border: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
+    """Rows above, pixels to the left, rows below, pixels to the right, which are zero."""
+    offset: int = 0
+
+    def root(self) -> tuple[Image, int, int, int]:
+        """The image whose memory it is in, and where: channel, row, pixel."""
+        image, channel, top, left = self, 0, 0, 0
+        while image.whole is not None:
+            channel, top, left = channel + image.channel, top + image.top, left + image.left
+            image = image.whole
+        return image, channel, top, left
+
+    def reserve(self, top: int, left: int, below: int, right: int) -> None:
+        """See to zeros around this image."""
+        root, _, y, x = self.root()
+        _, h, w, _ = self.size
+        _, height, width, _ = root.size
+        needed = [top - y, left - x, y + h + below - height, x + w + right - width]
+        root.border = [max(a, b) for a, b in zip(root.border, needed, strict=True)]
+
+    def floats(self) -> int:
+        """Of a root, its border included."""
+        n, h, w, c = self.size
+        top, left, below, right = self.border
+        return n * (h + top + below) * (w + left + right) * c
+
+    def view(self) -> View:
+        root, channel, y, x = self.root()
+        _, h, w, c = root.size
+        top, left, below, right = root.border
+        row = (w + left + right) * c
+        offset = root.offset + (y + top) * row + (x + left) * c + channel
+        return View(offset, (h + top + below) * row, row, c)
+
+
+@dataclass(eq=False)
+class Draft:
+    """An instruction while images have no place yet."""
+
+    what: What
+    result: Image | None
+    source: Image | None = None
+    window: tuple[int, int] = (1, 1)
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    part: Filters | None = None
+    at: int = 0
+    flag: int = 0
+    grid: tuple[int, int, int, int] | None = None
+    """The result's row and pixel that it begins at, and their distances: every other one."""
+    then: list[tuple[Then, Any]] = field(default_factory=list)
+
+    def size(self) -> tuple[int, int, int, int]:
+        image = self.source if self.result is None or self.grid is not None else self.result
+        assert image is not None
+        n, h, w, c = image.size
+        return (n, h, w, self.result.size[3]) if self.result is not None else (n, h, w, c)
+
+    def touches(self) -> list[Image]:
+        """The roots of all images that it reads or writes."""
+        images = [self.result, self.source, *(what for _, what in self.then)]
+        return [image.root()[0] for image in images if isinstance(image, Image)]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A program with everything that its kernel needs."""
+
+    program: list[int]
+    numbers: list[float]
+    weights: ImageWeights
+    workspace: int
+
+
+class Network:
+    """Drafts of instructions in order, and their final form."""
+
+    def __init__(self, columns: int) -> None:
+        self.columns = columns
+        self.drafts: list[Draft] = []
+        self._maker: dict[Image, int] = {}
+
+    def add(self, draft: Draft, *, last: bool = True) -> None:
+        """Append an instruction; `last` if nothing else computes the same image."""
+        if draft.result is not None:
+            self._maker[draft.result] = len(self.drafts)
+            draft.result.reads = draft.result.reads if last else 2
+        self.drafts.append(draft)
+
+    def place(self, image: Image) -> int:
+        """The instruction that computes an image; -1 if that is several."""
+        return self._maker.get(image, -1)
+
+    def may_follow(self, image: Image, what: Any) -> bool:
+        """Whether the instruction that computes an image can do more to it."""
+        place = self.place(image)
+        if place < 0 or image.reads != 1 or image.whole is not None:
+            return False
+        if isinstance(what, Image) and not (self._ready(what) < place):
+            return False
+        return len(self.drafts[place].then) + 2 <= MOST_STEPS
+
+    def _ready(self, image: Image) -> int:
+        """The last instruction that computes a part of an image."""
+        root = image.root()[0]
+        return max(
+            index
+            for index, draft in enumerate(self.drafts)
+            if draft.result is not None and draft.result.root()[0] is root
+        )
+
+    def follow(self, image: Image, then: Then, what: Any = None) -> None:
+        """Do something to each value of an image, in the instruction that computes it."""
+        self.drafts[self.place(image)].then.append((then, what))
+
+    def fold(self, image: Image, norm: Norm) -> bool:
+        """Make a norm part of the convolution that computes an image, if that is possible."""
+        place = self.place(image)
+        if place < 0 or image.reads != 1 or image.whole is not None:
+            return False
+        draft = self.drafts[place]
+        biased = [what for then, what in draft.then if then is Then.ADD_CHANNELS]
+        if draft.part is None or draft.grid is not None or len(draft.then) != len(biased):
+            return False
+        if len(biased) > 1 or draft.part.norm is not None or draft.part.count is not None:
+            return False
+        draft.part = dataclasses.replace(draft.part, norm=norm)
+        bias = biased[0].bias if biased else None
+        draft.then = [(Then.ADD_CHANNELS, Channels(bias, norm))]
+        return True
+
+    def finish(self) -> Finished:
+        """Give every image its place, and write the program."""
+        self._reserve_borders()
+        first, workspace = self._place()
+        weights = _Weights(self.columns)
+        numbers: list[float] = []
+        program: list[int] = []
+        for index, draft in enumerate(self.drafts):
+            for root in first.get(index, []):
+                if any(root.border):
+                    program += _border(root).encode()
+            program += self._instruction(draft, weights, numbers).in_one_line().encode()
+        return Finished(program, [*numbers, 0.0, 0.0], weights.layout(), workspace)
+
+    def _reserve_borders(self) -> None:
+        for draft in self.drafts:
+            images = [draft.result, draft.source, *(what for _, what in draft.then)]
+            for image in images:
+                if isinstance(image, Image):
+                    image.reserve(0, 0, 0, 0)  # a padded image is larger than its memory
+            if draft.what in (What.CONVOLUTION, What.DEPTHWISE):
+                assert draft.source is not None
+                _, h, w, _ = draft.source.size
+                _, out_h, out_w, _ = draft.size()
+                (kh, kw), (sh, sw), (dh, dw) = draft.window, draft.stride, draft.dilation
+                top, left = draft.padding
+                below = (out_h - 1) * sh - top + (kh - 1) * dh - (h - 1)
+                right = (out_w - 1) * sw - left + (kw - 1) * dw - (w - 1)
+                draft.source.reserve(top, left, max(below, 0), max(right, 0))
+
+    def _place(self) -> tuple[dict[int, list[Image]], int]:
+        """Offsets of all roots: memory is used again after its last reader."""
+        lives: dict[Image, list[int]] = {}
+        for index, draft in enumerate(self.drafts):
+            for root in draft.touches():
+                lives.setdefault(root, [index, index])[1] = index
+        placed: list[Image] = []
+        end = 0
+        for root, (start, last) in lives.items():
+            others = [o for o in placed if lives[o][0] <= last and start <= lives[o][1]]
+            offset = 0
+            for other in sorted(others, key=lambda o: o.offset):
+                if offset + root.floats() <= other.offset:
+                    break
+                offset = max(offset, _aligned(other.offset + other.floats()))
+            root.offset = offset
+            placed.append(root)
+            end = max(end, offset + root.floats())
+        first: dict[int, list[Image]] = {}
+        for root, (start, _) in lives.items():
+            first.setdefault(start, []).append(root)
+        return first, end + 2 * self.columns  # a panel may be read past the last channel
+
+    def _instruction(self, draft: Draft, weights: _Weights, numbers: list[float]) -> Instruction:
+        source = draft.source.view() if draft.source is not None else View()
+        result = draft.result.view() if draft.result is not None else View()
+        size = draft.size()
+        if draft.grid is not None:
+            y, x, rows, pixels = draft.grid
+            offset = result.offset + y * result.row + x * result.pixel
+            result = View(offset, result.image, result.row * rows, result.pixel * pixels)
+        at = draft.at
+        if draft.part is not None:
+            assert draft.source is not None
+            taps = draft.window[0] * draft.window[1]
+            rows = taps if draft.part.depthwise else taps * draft.source.size[3]
+            at = weights.add(draft.part, panel_floats(rows, size[3], self.columns))
+        steps = []
+        for then, what in draft.then:
+            if isinstance(what, Image):
+                view = what.view()
+                if what.size[1:3] == (1, 1) != size[1:3]:
+                    view = dataclasses.replace(view, row=0, pixel=0)
+                steps.append(Step(then, 0, view))
+            elif isinstance(what, Channels):
+                steps.append(Step(then, weights.add(what, panel_floats(1, size[3], self.columns))))
+            else:
+                steps.append(Step(then, len(numbers)))
+                numbers += what or ()
+        return Instruction(
+            draft.what,
+            size,
+            result,
+            source,
+            draft.source.size[1:] if draft.source is not None else (0, 0, 0),
+            draft.window,
+            draft.stride,
+            draft.padding,
+            draft.dilation,
+            at,
+            draft.flag,
+            tuple(steps),
+        )
+
+
+class _Weights:
+    """Pieces of the packed weights, each part once."""
+
+    def __init__(self, columns: int) -> None:
+        self.columns = columns
+        self.pieces: dict[Filters | Channels, Piece] = {}
+        self.size = 0
+
+    def add(self, part: Filters | Channels, size: int) -> int:
+        if part not in self.pieces:
+            self.pieces[part] = Piece(self.size, size, part)
+            self.size = _aligned(self.size + size)
+        return self.pieces[part].offset
+
+    def layout(self) -> ImageWeights:
+        pieces = tuple(self.pieces.values())
+        return ImageWeights(pieces, self.size + 2 * self.columns, self.columns)
+
+
+def _aligned(offset: int) -> int:
+    return -(-offset // _ALIGNED) * _ALIGNED
+
+
+def _border(root: Image) -> Instruction:
+    top, left, below, right = root.border
+    return Instruction(
+        What.BORDER, root.size, root.view(), padding=(top, left), dilation=(below, right)
+    )
