@@ -63,8 +63,8 @@ class Architecture:
     """Not in the default tests of torch_ir."""
     nested: dict[str, str] = field(default_factory=dict)
     """Settings that are configs themselves: name -> class."""
-    exports: bool = True
-    """torch.export traces it on meta tensors; otherwise torch_ir's tests leave it out."""
+    no_ir: str | None = None
+    """Why torch_ir cannot extract it on meta tensors."""
     trains: bool = False
     """The zoo also takes one training step with it."""
 
