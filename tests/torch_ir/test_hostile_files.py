@@ -48,10 +48,10 @@ class Worker:
         self.process.stdin.flush()
         return self._answer(HANG)
 
-    def end(self) -> str:
-        """End the process; returns how it ended before."""
+    def end(self, seconds: float = HANG) -> str:
+        """End the process; returns how it ended before, within `seconds`."""
         try:
-            return f"ended with {self.process.wait(timeout=HANG)}"
+            return f"ended with {self.process.wait(timeout=seconds)}"
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -85,7 +85,7 @@ def attack(seeds: range) -> Found:
             found.failures.append(f"{seed}: {report['seconds']:.1f} s, {report['bytes']} bytes")
     assert worker.process.stdin is not None
     worker.process.stdin.close()
-    end = worker.end()
+    end = worker.end(10 * HANG)  # Python and PyTorch shut down, at the speed of the machine
     if end != "ended with 0":
         found.failures.append(f"after the last file: {end}")
     print(len(seeds), dict(found.outcomes), f"{found.slowest:.2f} s, {found.largest >> 20} MiB")
