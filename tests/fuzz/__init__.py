@@ -1,0 +1,1 @@
+"""Differential fuzzing: random programs of PyTorch calls, compiled, against eager PyTorch."""
