@@ -170,11 +170,13 @@ def compile_again(folder: Path) -> None:
     graphs = [path.read_bytes() for path in sorted(folder.glob("*.mlirbc"))]
     kernels = (folder / "kernels.txt").read_text().splitlines()
     reply = do(Job(graphs, kernels), compiler())
-    print(f"compiled, {len(reply['artifact'])} bytes" if "artifact" in reply else reply["rejected"])
+    text = f"compiled, {len(reply['artifact'])} bytes" if "artifact" in reply else reply["rejected"]
+    print(text, flush=True)
 
 
 if __name__ == "__main__":
     if sys.argv[1].isdigit():
         serve(Connection(int(sys.argv[1])))
-        os._exit(0)  # MAX's destructors have nothing to tell anybody
-    compile_again(Path(sys.argv[1]))
+    else:
+        compile_again(Path(sys.argv[1]))
+    os._exit(0)  # MAX's destructors have nothing to tell anybody, and abort now and then
