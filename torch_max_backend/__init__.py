@@ -38,7 +38,7 @@ from torch_max_backend.frontend.compiler import max_backend
 from torch_max_backend.lowering import aten_functions
 from torch_max_backend.lowering.devices import get_accelerators
 from torch_max_backend.lowering.registry import MAPPING_TORCH_ATEN_TO_MAX, map_to
-from torch_max_backend.observe.stats import compile_stats, reset_compile_stats
+from torch_max_backend.observe.stats import compile_stats, recompile_reasons, reset_compile_stats
 from torch_max_backend.runtime.packed_weights import invalidate_weights
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "invalidate_weights",
     "map_to",
     "max_backend",
+    "recompile_reasons",
     "reset_compile_stats",
     "wait_for_compiles",
 ]

@@ -511,3 +511,50 @@ def test_traced_graphs_are_kept_elsewhere_in_one_thread(
     (key,) = (tmp_path / "inductor" / "aotautograd").iterdir()
     assert key.name == store.written[0]
     assert compiles() == 0, "found in PyTorch's own folder"
+
+
+def _compiles_of_a_schedule(backend: str) -> tuple[int, float]:
+    """Compiles of four steps with a rate that changes, and the error against eager."""
+    compiled = []
+
+    def compiler(gm: fx.GraphModule, inputs: Any) -> Any:
+        compiled.append(gm)
+        return gm
+
+    compiler.__name__ = backend
+    torch._dynamo.reset()
+    weights = [torch.ones(3, requires_grad=True) for _ in range(2)]
+    steps = []
+    for weight, compile in zip(weights, (True, False), strict=True):
+        optimizer = torch.optim.AdamW([weight], lr=0.1, foreach=True)
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+        step = torch.compile(optimizer.step, backend=compiler) if compile else optimizer.step
+        steps.append((weight, step, schedule))
+    for _ in range(4):
+        for weight, step, schedule in steps:
+            weight.square().sum().backward()
+            step()
+            schedule.step()
+    return len(compiled), float((weights[0] - weights[1]).detach().abs().max())
+
+
+def test_a_learning_rate_is_an_input(compat: ModuleType) -> None:
+    plain, _ = _compiles_of_a_schedule("some_backend")
+    compat.make_learning_rates_inputs("a_backend_of_ours")
+    ours, error = _compiles_of_a_schedule("a_backend_of_ours")
+    assert (plain, ours) == (2, 1) and error < 1e-5
+
+
+def test_the_reason_of_a_recompile(compat: ModuleType) -> None:
+    reasons = []
+
+    def compiler(gm: fx.GraphModule, inputs: Any) -> Any:
+        reasons.append(compat.recompile_reason())
+        return gm
+
+    torch._dynamo.reset()
+    function = torch.compile(lambda x: x + 1, backend=compiler, dynamic=False)
+    function(torch.ones(3))
+    function(torch.ones(4))
+    assert reasons[0] is None and "size mismatch at index 0" in str(reasons[1])
+    assert compat.recompile_reason() is None, "nothing is being compiled"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.testing.threads import running
-from torch_max_backend import compile_stats, reset_compile_stats
+from torch_max_backend import compile_stats, recompile_reasons, reset_compile_stats
 from torch_max_backend.observe import stats
 
 
@@ -51,3 +51,11 @@ def test_threads_count_together() -> None:
     with running(4, lambda number: [stats.count("graphs") for _ in range(5000)]):
         pass
     assert compile_stats()["graphs"] == 20_000
+
+
+def test_reasons_of_recompiles() -> None:
+    for number in range(150):
+        stats.add_recompile_reason(f"guard {number}")
+    assert recompile_reasons() == [f"guard {number}" for number in range(50, 150)]
+    reset_compile_stats()
+    assert recompile_reasons() == []

@@ -7,6 +7,7 @@ breaks this file, and tests/compat/test_torch.py names what moved.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, ValuesView
 from contextvars import ContextVar
@@ -23,6 +24,9 @@ from torch._C import _jit_get_all_schemas as all_schemas
 from torch._decomp import _should_decompose_because_unsafe_op as hides_aliases
 from torch._decomp import core_aten_decompositions, decomposition_table, decompositions
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.pgo import FrameStateSizeEntry, auto_dynamic
+from torch._dynamo.utils import get_metrics_context
+from torch._dynamo.variables import builder as dynamo_builder
 from torch._export.utils import _special_op_to_preserve_cia
 from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache, BypassAOTAutogradCache
@@ -104,10 +108,12 @@ __all__ = [
     "has_kernel_for_key",
     "hides_aliases",
     "make_fx",
+    "make_learning_rates_inputs",
     "memory_id",
     "nop_decomposition",
     "preserve_composites",
     "pytree",
+    "recompile_reason",
     "replace_rnn_helper",
     "rnn_helper",
     "run_and_save_rng_state",
@@ -319,3 +325,37 @@ def traces_in(store: TraceStore) -> Iterator[None]:
         yield
     finally:
         _trace_store.reset(token)
+
+
+_track_scalar = dynamo_builder.process_automatic_dynamic
+_DYNAMIC_RATES: set[str] = set()
+
+
+def _track_learning_rate(
+    tx: Any, name: str, entry: FrameStateSizeEntry, **how: Any
+) -> FrameStateSizeEntry:
+    found = _track_scalar(tx, name, entry, **how)
+    backend = getattr(tx.output.compiler_fn, "compiler_name", None)
+    is_rate = name.endswith("['lr']") and isinstance(entry.scalar, float)
+    if is_rate and backend in _DYNAMIC_RATES:
+        return dataclasses.replace(found, scalar=auto_dynamic)
+    return found
+
+
+dynamo_builder.process_automatic_dynamic = _track_learning_rate
+
+
+def make_learning_rates_inputs(backend: str) -> None:
+    """From now on, a float learning rate is an input in what Dynamo traces for this backend.
+
+    Dynamo compiles a float in as a constant, and makes it an input once it has changed: with a
+    scheduler, the first two steps of a training are two compiles.
+    """
+    _DYNAMIC_RATES.add(backend)
+
+
+def recompile_reason() -> str | None:
+    """The guard that failed, if Dynamo is tracing a function again; only its metrics tell it."""
+    metrics = get_metrics_context()
+    reason = metrics._metrics.get("recompile_reason") if metrics.in_progress() else None
+    return reason if isinstance(reason, str) else None

@@ -8,7 +8,11 @@ from typing import Any
 
 from torch import fx
 
-from torch_max_backend.compat.torch import CompileContext
+from torch_max_backend.compat.torch import (
+    CompileContext,
+    make_learning_rates_inputs,
+    recompile_reason,
+)
 from torch_max_backend.engine.queue import ENGINE
 from torch_max_backend.flags import Options
 from torch_max_backend.frontend.aot_autograd import compile_through_aot_autograd
@@ -40,6 +44,7 @@ def max_backend(
     compile_id = CompileContext.current_compile_id()
     if compile_id is not None and compile_id.frame_compile_id:
         stats.count("recompiles")
+        stats.add_recompile_reason(recompile_reason() or "Dynamo does not tell")
     kernels = mojo_kernels.packages(chosen.kernels)
     if not chosen.tiered:  # else the background's work; errors of the user's kernels come up here
         for package in kernels:
@@ -50,3 +55,6 @@ def max_backend(
     if not chosen.tiered and not ENGINE.deferring:
         ENGINE.flush()
     return function
+
+
+make_learning_rates_inputs("max_backend")

@@ -15,6 +15,8 @@ _NAMES = (
     "recompiles",
     "compile_seconds",
 )
+_REASONS_KEPT = 100
+_REASONS: list[str] = []
 _COUNTS: dict[str, float] = dict.fromkeys(_NAMES, 0)
 
 
@@ -24,13 +26,32 @@ def count(name: str, amount: float = 1) -> None:
         _COUNTS[name] += amount
 
 
+def add_recompile_reason(reason: str) -> None:
+    """Remember why Dynamo traced a function again."""
+    with _LOCK:
+        _REASONS.append(reason)
+        del _REASONS[:-_REASONS_KEPT]
+
+
+def recompile_reasons() -> list[str]:
+    """The guards whose failure made Dynamo trace a function again, the last 100 of them.
+
+    >>> from torch_max_backend import recompile_reasons
+    >>> recompile_reasons()
+    []
+    """
+    with _LOCK:
+        return list(_REASONS)
+
+
 def compile_stats() -> dict[str, float]:
     """Counters since the start of the process or the last `reset_compile_stats()`.
 
     `graphs`: graphs requested. `modules`: Modules that MAX compiled. `kernels`: the
     distinct kernels in them, which is what a compile costs. `cache_hits`: graphs found
     compiled. `nodes_on_max`, `nodes_on_torch`: ATen calls in the graphs, by where they run.
-    `recompiles`: functions that Dynamo traced again. `compile_seconds`: time in MAX's compiler.
+    `recompiles`: functions that Dynamo traced again; `recompile_reasons()` says why.
+    `compile_seconds`: time in MAX's compiler.
 
     >>> from torch_max_backend import compile_stats
     >>> compile_stats()["graphs"] >= 0
@@ -41,6 +62,7 @@ def compile_stats() -> dict[str, float]:
 
 
 def reset_compile_stats() -> None:
-    """Set every counter to zero."""
+    """Set every counter to zero, and forget the reasons of recompiles."""
     with _LOCK:
+        _REASONS.clear()
         _COUNTS.update(dict.fromkeys(_NAMES, 0))
