@@ -20,10 +20,27 @@ def test_the_line_says_what_how_long_and_that_it_is_kept() -> None:
         assert part in screen.getvalue()
 
 
-def test_silence_where_there_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
-    with progress.compiling(1, 3, expected=10, kept=True):
+def test_it_counts_the_graphs_that_are_done() -> None:
+    screen = io.StringIO()
+    terminal = Console(file=screen, force_terminal=True, width=120)
+    with progress.compiling(5, 560, console=terminal) as done:
+        done(2)
+        done(1)
+    assert "3 of 5 graphs done" in screen.getvalue()
+
+
+def test_lines_where_there_is_no_terminal(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with progress.compiling(1, 3, expected=10, kept=True) as done:
+        done(1)
+    start = "[max_backend] MAX is compiling 1 graph (3 nodes), of about 0:00:10, "
+    assert capfd.readouterr() == ("", start + "cached for next time\n"), "it was a short one"
+    monkeypatch.setattr(progress, "SHORT", -1)
+    with progress.compiling(2, 7):
         pass
-    assert capfd.readouterr() == ("", "")
+    first, second = capfd.readouterr().err.splitlines()
+    assert first.endswith("2 graphs (7 nodes)") and second == "[max_backend] compiled in 0.0 s"
 
 
 class Terminal(io.StringIO):

@@ -322,7 +322,7 @@ def _kernels(graphs: Sequence[CompiledGraph]) -> list[Path]:
 def _described(graph: CompiledGraph) -> str:
     sources = [call.source for call in graph.program.calls if call.source]
     where = f"\n  from {sources[0]} ... {sources[-1]}" if sources else ""
-    return f"a graph of {len(graph.program.calls)} nodes{where}"
+    return f"a graph of {graph.program.nodes} nodes{where}"
 
 
 def _failure(

@@ -79,7 +79,7 @@ class Engine:
             self._lower(missing)
         for graph, model in found:
             stats.count("graphs")
-            stats.count("nodes_on_max", len(graph.program.calls))
+            stats.count("nodes_on_max", graph.program.nodes)
             if model is not None:
                 self._adopt(graph, model)
             else:
@@ -105,7 +105,7 @@ class Engine:
         if model is None:
             return False
         stats.count("graphs")
-        stats.count("nodes_on_max", len(graph.program.calls))
+        stats.count("nodes_on_max", graph.program.nodes)
         self._adopt(graph, model)
         return True
 
@@ -124,7 +124,7 @@ class Engine:
     def _refuse(self, graphs: Sequence[CompiledGraph]) -> None:
         for graph in graphs:
             stats.count("graphs")
-            stats.count("nodes_on_max", len(graph.program.calls))
+            stats.count("nodes_on_max", graph.program.nodes)
             graph.fail(
                 EngineError(
                     "this process was forked from one that uses MAX, and MAX's threads do not "
@@ -228,13 +228,19 @@ class Engine:
         for graph in graphs:
             by_key.setdefault(graph.key, graph)
         distinct = list(by_key.values())  # in the order in which they were lowered
-        nodes = sum(len(graph.program.calls) for graph in distinct)
+        nodes = sum(graph.program.nodes for graph in distinct)
         kept = bool(artifacts.default_store().limit) and any(g.portable for g in graphs)
-        expected = compile_history.expected_seconds(nodes)
+        kernels = len(set().union(*(graph.program.signatures() for graph in distinct)))
+        expected = compile_history.expected_seconds(kernels)
         start = time.perf_counter()
         try:
-            with progress.compiling(len(distinct), nodes, expected, kept):
-                outcomes = self._compiler.compile(distinct, self._library.keep)
+            with progress.compiling(len(distinct), nodes, expected, kept) as done:
+
+                def keep(part: Sequence[CompiledGraph], artifact: bytes) -> None:
+                    self._library.keep(part, artifact)
+                    done(len(part))
+
+                outcomes = self._compiler.compile(distinct, keep)
         except KeyboardInterrupt:
             with self._lock:  # they wait for the next flush
                 self._pending[:0] = graphs
@@ -244,7 +250,7 @@ class Engine:
             failure.__cause__ = error
             outcomes = [failure for _ in distinct]
         seconds = time.perf_counter() - start
-        _remember(len(distinct), nodes, seconds)
+        _remember(len(distinct), kernels, seconds)
         stats.count("compile_seconds", seconds)
         report("compile", seconds, f"{len(distinct)} graphs, {nodes} nodes")
         outcome_of = dict(zip(by_key, outcomes, strict=True))
@@ -265,7 +271,7 @@ def _report_failures(failed: Sequence[CompiledGraph]) -> None:
     ]
     for graph in failed:
         if graph.may_fall_back:
-            nodes = len(graph.program.calls)
+            nodes = graph.program.nodes
             stats.count("nodes_on_max", -nodes)
             stats.count("nodes_on_torch", nodes)
             warn(f"a graph stays on PyTorch: {graph.error}", FallbackWarning)
@@ -275,9 +281,9 @@ def _report_failures(failed: Sequence[CompiledGraph]) -> None:
         raise errors[0]
 
 
-def _remember(graphs: int, nodes: int, seconds: float) -> None:
+def _remember(graphs: int, kernels: int, seconds: float) -> None:
     try:
-        compile_history.record(graphs, nodes, seconds)
+        compile_history.record(graphs, kernels, seconds)
     except OSError as error:
         warn(f"the time of a compile could not be kept: {error}")
 
