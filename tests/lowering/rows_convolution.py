@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 
 from tests.lowering.cases import FLOATS, OpCase, t
+from tests.testing.image_networks import one_convolution
+from torch_max_backend.program.own_ops import image_program
 
 aten = torch.ops.aten
 
@@ -45,6 +47,9 @@ def _rows_scaled(x, weight, scale):
 HALF_TOLERANCE = (0.5, 0.02)
 
 ROWS = [
+    OpCase(
+        image_program.default, one_convolution(torch.randn(2, 5, 4, 7), torch.randn(21, 5, 1, 1))
+    ),
     conv(t(2, 3, 8), t(4, 3, 3), t(4)),
     conv(t(2, 4, 9), t(6, 2, 3), t(6), s=(2,), p=(1,), d=(2,), groups=2),
     conv(t(2, 3, 7, 6), t(4, 3, 3, 2), t(4), dtypes=[torch.float32, torch.float64]),

@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from tests.testing.image_networks import one_convolution
 from torch_max_backend.program import own_ops
-from torch_max_backend.program.image_program import Instruction, Step, Then, View, What
-from torch_max_backend.program.image_weights import Filters, ImageWeights, Piece
 from torch_max_backend.program.packed_layout import Layout
 
 OFFSETS = torch.tensor([2, 5])
@@ -19,23 +18,6 @@ WEIGHTS = [torch.randn(4, 8), torch.randn(1, 8), torch.randn(3, 8)]
 MATRIX = torch.randn(8, 21)
 ROW, ROWS = torch.randn(1, 8), torch.randn(6, 8)
 IMAGE, FILTER = torch.randn(1, 4, 2, 3), torch.randn(5, 4, 1, 1)
-FILTERS = ImageWeights((Piece(0, 64, Filters(0)),), 96, 16).pack(FILTER)
-LINES = [
-    number
-    for line in (
-        Instruction(What.LOAD, (1, 2, 3, 4), View(0, 24, 12, 4)),
-        Instruction(
-            What.CONVOLUTION,
-            (1, 2, 3, 5),
-            View(64, 30, 15, 5),
-            View(0, 24, 12, 4),
-            (2, 3, 4),
-            steps=(Step(Then.RELU),),
-        ).in_one_line(),
-        Instruction(What.STORE, (1, 2, 3, 5), View(), View(64, 30, 15, 5)),
-    )
-    for number in line.encode()
-]
 
 CASES: dict[str, tuple[tuple[Any, ...], Callable[[], torch.Tensor]]] = {
     "grouped_mm": (
@@ -43,7 +25,7 @@ CASES: dict[str, tuple[tuple[Any, ...], Callable[[], torch.Tensor]]] = {
         lambda: torch.cat([ROWS[:2] @ MATRIX, ROWS[2:5] @ (2 * MATRIX), torch.zeros(1, 21)]),
     ),
     "image_program": (
-        (IMAGE.flatten(), FILTERS, LINES, [0.0, 0.0], 200, 30, 16),
+        one_convolution(IMAGE, FILTER),
         lambda: torch.nn.functional.conv2d(IMAGE, FILTER).relu().flatten(),
     ),
     "matvec": ((ROW, WEIGHTS[0]), lambda: torch.nn.functional.linear(ROW, WEIGHTS[0])),

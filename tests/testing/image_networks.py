@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from torch_max_backend.program.image_program import Instruction, Step, Then, View, What
+from torch_max_backend.program.image_weights import Filters, ImageWeights, Piece, panel_floats
 
 
 class Of(nn.Module):
@@ -176,3 +180,30 @@ class All(nn.Module):
 
     def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
         return [model(x) for model, x in zip(self.models, inputs, strict=True)]
+
+
+def one_convolution(image: torch.Tensor, filters: torch.Tensor) -> tuple[Any, ...]:
+    """Arguments of `image_program` for a 1 x 1 convolution and a ReLU, written by hand."""
+    n, inputs, h, w = image.shape
+    outputs = filters.shape[0]
+    source = View(0, h * w * inputs, w * inputs, inputs)
+    result = View(n * h * w * inputs, h * w * outputs, w * outputs, outputs)
+    lines = (
+        Instruction(What.LOAD, (n, h, w, inputs), source),
+        Instruction(
+            What.CONVOLUTION,
+            (n, h, w, outputs),
+            result,
+            source,
+            (h, w, inputs),
+            steps=(Step(Then.RELU),),
+        ).in_one_line(),
+        Instruction(What.STORE, (n, h, w, outputs), View(), result),
+    )
+    columns = 16
+    size = panel_floats(inputs, outputs, columns)
+    layout = ImageWeights((Piece(0, size, Filters(0)),), size + 2 * columns, columns)
+    program = [number for line in lines for number in line.encode()]
+    floats = n * h * w * outputs
+    memory = n * h * w * inputs + floats + 2 * columns
+    return image.flatten(), layout.pack(filters), program, [0.0, 0.0], memory, floats, columns

@@ -222,6 +222,13 @@ class Program:
     packed: list[PackedInput] = field(default_factory=list)
     """Inputs beside the arguments, filled from parameters."""
     mutations: list[Mutation] = field(default_factory=list)
+    merged: int = 0
+    """Calls that became part of another call in a pass."""
+
+    @property
+    def nodes(self) -> int:
+        """How many of the traced graph's calls it computes."""
+        return len(self.calls) + self.merged
 
     def results(self) -> list[Ref]:
         """The values that leave the graph: its tensor outputs and what it writes to arguments."""
@@ -236,6 +243,17 @@ class Program:
         found.update((item.name, (item.spec,)) for item in self.packed)
         found.update((call.name, call.outputs) for call in self.calls)
         return found
+
+    def signatures(self) -> set[tuple[str, ...]]:
+        """The distinct calls, by op, sizes and numbers: about the kernels that MAX compiles."""
+        specs = self.specs()
+
+        def seen(ref: Ref) -> str:
+            return str(specs[ref.name][ref.index or 0])
+
+        return {
+            (str(call.op), repr(map_refs((call.args, call.kwargs), seen))) for call in self.calls
+        }
 
     def used_names(self) -> set[str]:
         """Names that some call or output reads."""

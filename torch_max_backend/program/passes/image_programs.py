@@ -66,8 +66,9 @@ def image_programs(program: Program) -> Program:
         calls += [
             c for c in program.calls if c.name not in graph.inside and phases[c.name] == phase
         ]
-    changed = dataclasses.replace(program, packed=packed)
-    return with_calls(changed, calls, replaced)
+    changed = with_calls(dataclasses.replace(program, packed=packed), calls, replaced)
+    merged = max(0, program.nodes - len(changed.calls))
+    return dataclasses.replace(changed, merged=merged)
 
 
 class _Region:
