@@ -205,3 +205,11 @@ def test_symbols() -> None:
 def test_inverse(order: tuple[int, ...]) -> None:
     x = torch.empty(tuple(range(2, 2 + len(order))))
     assert x.permute(order).permute(inverse(order)).shape == x.shape
+
+
+def test_distinct_calls() -> None:
+    def twice(x, y):
+        return [x + 1, x + 1, x + 2, y + 1, (x + 1).sin()]
+
+    found = program(twice, torch.ones(3), torch.ones(4)).signatures()
+    assert sorted(op for op, _ in found) == ["aten.add.Tensor"] * 3 + ["aten.sin.default"]

@@ -15,7 +15,7 @@ import io
 import re
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -306,8 +306,16 @@ def _report(work: _Work, reply: dict[str, Any]) -> None:
             "verify" if work.verify else "module",
             reply["seconds"],
             f"{len(work.graphs)} graphs, {kernels} distinct kernels, "
-            f"{reply['processor_seconds']:.1f} s of a processor, {reply['peak_mib']:.0f} MiB",
+            f"{reply['processor_seconds']:.1f} s of a processor, {reply['peak_mib']:.0f} MiB; "
+            f"distinct calls: {_calls_by_op(work.graphs)}",
         )
+
+
+def _calls_by_op(graphs: Sequence[CompiledGraph]) -> str:
+    """The calls of other sizes than all others, by op: each is a kernel, or fused into one."""
+    distinct = set().union(*(graph.program.signatures() for graph in graphs))
+    ops = Counter(op.removeprefix("aten.").removesuffix(".default") for op, _ in distinct)
+    return ", ".join(f"{op} {count}" for op, count in ops.most_common())
 
 
 def kernels_in(artifact: bytes) -> int:

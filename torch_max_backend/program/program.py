@@ -244,7 +244,7 @@ class Program:
         found.update((call.name, call.outputs) for call in self.calls)
         return found
 
-    def signatures(self) -> set[tuple[str, ...]]:
+    def signatures(self) -> set[tuple[str, str]]:
         """The distinct calls, by op, sizes and numbers: about the kernels that MAX compiles."""
         specs = self.specs()
 
