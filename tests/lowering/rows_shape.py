@@ -58,6 +58,8 @@ ROWS = [
     OpCase(aten.roll.default, (t(3, 4), [1], [0]), dtypes=SOME),
     OpCase(aten.roll.default, (t(3, 4), [5, -2], [1, 0])),
     OpCase(aten.roll.default, (t(3, 4), [5])),
+    OpCase(aten.roll.default, (t(2, 5, 4, 16), [-3, 2], [1, 2]), dtypes=SOME),
+    OpCase(aten.roll.default, (t(2, 5, 4, 16), [7, -1], [-2, 0])),
     OpCase(aten.roll.default, (t(0, 4), [5], [0])),
     OpCase(aten.roll.default, (t(), [1])),
     OpCase(aten.select.int, (t(3, 4), 1, 2), dtypes=ALL),

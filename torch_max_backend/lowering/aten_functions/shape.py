@@ -324,38 +324,6 @@ def aten_reshape(self: MaxTensor, shape: list[Size], *, call: CallInfo) -> MaxTe
     return reshape(self, call.output.shape)
 
 
-# roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor
-@map_to(aten.roll)
-def aten_roll(
-    self: MaxTensor,
-    shifts: list[Size] | Size,
-    dims: list[int] | int = [],  # noqa: B006
-) -> MaxTensor:
-    shifts = shifts if isinstance(shifts, list) else [shifts]
-    dims = dims if isinstance(dims, list) else [dims]
-    if not self.rank:
-        return self
-    if not dims:
-        flat = ops.reshape(self, [shapes.numel(self.shape)])
-        return ops.reshape(aten_roll(flat, shifts, [0]), self.shape)
-    result = self
-    for shift, dim in zip(shifts, dims, strict=True):
-        dim = shapes.dim(dim, self.rank)
-        size = shapes.size(self.shape[dim])
-        if size == 0:
-            continue
-        if isinstance(size, int) and isinstance(shift, int):
-            cut = -shift % size
-            head, tail = slice_dim(result, dim, 0, cut), slice_dim(result, dim, cut, size)
-            result = ops.concat([tail, head], dim) if cut else result
-            continue
-        index = constants.iota(size, self.device)
-        index = index - constants.scalar(shift, torch.int64, self.device)
-        length = constants.scalar(size, torch.int64, self.device)
-        result = take_dim(result, dim, ops.mod(index, length))  # the divisor's sign: not negative
-    return result
-
-
 # select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)
 @map_to(aten.select.int)
 def aten_select(self: MaxTensor, dim: int, index: Size) -> MaxTensor:
