@@ -145,6 +145,26 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, int, int, int]]] =
         ),
         (2, 3, 6, 6),
     ),
+    "channels last": (
+        lambda: Of(
+            lambda x, a, n, b, c: (
+                a(x) + c(F.gelu(b(n(a(x).permute(0, 2, 3, 1))))).permute(0, 3, 1, 2)
+            ),
+            a=_conv(3, 40, 3, padding=1),
+            n=nn.LayerNorm(40),
+            b=nn.Linear(40, 70),
+            c=nn.Linear(70, 40, bias=False),
+        ),
+        (2, 3, 6, 7),
+    ),
+    "ends with channels last": (
+        lambda: Of(
+            lambda x, a, n: n(a(x).permute(0, 2, 3, 1)) * n.weight,
+            a=_conv(3, 9, 1),
+            n=nn.LayerNorm(9),
+        ),
+        (2, 3, 6, 7),
+    ),
     "two phases": (
         lambda: Of(
             lambda x, a, b: b(torch.softmax(a(x).relu(), 1)).mean((2, 3)),

@@ -88,6 +88,8 @@ class Draft:
     part: Filters | None = None
     at: int = 0
     flag: int = 0
+    epsilon: float | None = None
+    """Of a layer norm."""
     grid: tuple[int, int, int, int] | None = None
     """The result's row and pixel that it begins at, and their distances: every other one."""
     then: list[tuple[Then, Any]] = field(default_factory=list)
@@ -232,7 +234,10 @@ class Network:
             y, x, rows, pixels = draft.grid
             offset = result.offset + y * result.row + x * result.pixel
             result = View(offset, result.image, result.row * rows, result.pixel * pixels)
-        at = draft.at
+        at, flag = draft.at, draft.flag
+        if draft.epsilon is not None:
+            flag = len(numbers)
+            numbers.append(draft.epsilon)
         if draft.part is not None:
             assert draft.source is not None
             taps = draft.window[0] * draft.window[1]
@@ -261,7 +266,7 @@ class Network:
             draft.padding,
             draft.dilation,
             at,
-            draft.flag,
+            flag,
             tuple(steps),
         )
 

@@ -29,6 +29,7 @@ class What(IntEnum):
     POINTWISE = 6
     STORE = 7
     BORDER = 8
+    LAYER_NORM = 9
 
 
 class Then(IntEnum):
@@ -209,7 +210,8 @@ class _Run:
             to.copy_(inside)
         elif line.what is What.STORE:
             source = self._image(line.source, line.size)
-            self.result[line.at : line.at + n * c * h * w] = source.reshape(-1)
+            ordered = source.permute(0, 2, 3, 1) if line.flag else source
+            self.result[line.at : line.at + n * c * h * w] = ordered.reshape(-1)
         else:
             to.copy_(self._then(self._value(line), line))
 
@@ -221,6 +223,10 @@ class _Run:
         image = self._image(line.source, (n, ih, iw, ic))
         if line.what is What.POINTWISE:
             return image
+        if line.what is What.LAYER_NORM:
+            last = image.permute(0, 2, 3, 1)
+            normal = F.layer_norm(last, [ic], eps=self.numbers[line.flag])
+            return normal.permute(0, 3, 1, 2)
         if line.what is What.MEAN:
             return image.mean((2, 3), keepdim=True)
         if line.what is What.MAX_POOL:

@@ -49,6 +49,8 @@ class Filters:
     def matrix(self, sources: tuple[torch.Tensor, ...]) -> torch.Tensor:
         """[taps * channels in, channels out], or [taps, channels] if it is depthwise."""
         weight = sources[self.weight].double()
+        if weight.dim() == 2:  # of a linear layer
+            weight = weight[:, :, None, None]
         if self.tap is not None:
             weight = weight[:, :, self.tap[0], self.tap[1]].t()[:, :, None, None]
         if self.norm is not None:

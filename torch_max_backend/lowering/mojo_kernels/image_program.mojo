@@ -15,7 +15,7 @@ from extensibility import InputTensor, OutputTensor
 from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
-from std.math import isnan
+from std.math import isnan, sqrt
 from std.sys.info import simd_width_of
 
 from .math.activation import gelu, sigmoid, silu
@@ -35,6 +35,7 @@ comptime MEAN = 5
 comptime POINTWISE = 6
 comptime STORE = 7
 comptime BORDER = 8
+comptime LAYER_NORM = 9
 
 # Where its numbers are. An image is an offset and the distances of images, rows and pixels.
 comptime AT_SIZE = 1  # images, height, width, channels of the result
@@ -46,7 +47,8 @@ comptime AT_STRIDE = 18
 comptime AT_PADDING = 20
 comptime AT_DILATION = 22
 comptime AT_FILTERS = 24  # in `weights`; offset of the tensor in LOAD and STORE
-comptime AT_FLAG = 25  # AVERAGE_POOL: whether padding counts
+# AVERAGE_POOL: whether padding counts. STORE: whether channels come last. LAYER_NORM: where epsilon is.
+comptime AT_FLAG = 25
 comptime AT_COUNT = 26  # of what follows
 comptime AT_STEPS = 28  # eight numbers each: what, offset or number, image
 
@@ -233,6 +235,25 @@ def _store_tile[
             c += 1
 
 
+@always_inline
+def _mean[
+    W: Int
+](values: Pointer[Scalar[F], _], count: Int, around: Float32, squared: Bool) -> Float32:
+    """The mean of numbers, or of the squares of their distances from `around`."""
+    var total = SIMD[F, W](0)
+    var at = 0
+    while at + W <= count:
+        var v = values.unsafe_offset(at).unsafe_load[width=W]() - around
+        total += v * v if squared else v
+        at += W
+    var sum = total.reduce_add()
+    while at < count:
+        var v = values[unsafe_offset=at] - around
+        sum += v * v if squared else v
+        at += 1
+    return sum / Float32(count)
+
+
 @no_inline
 def _pool[
     N: Int, W: Int
@@ -327,6 +348,8 @@ struct ImageProgram[columns: Int]:
             var pixels = (w + strips - 1) // max(strips, 1)
             var depth = _at(p, AT_INPUT + 2) * _at(p, AT_WINDOW) * _at(p, AT_WINDOW + 1)
             var places = batches * h * strips
+            if what == LAYER_NORM:
+                panels = 1  # it needs all channels of a pixel
             var units = places * panels
             var cost = batches * h * w * channels
             if what == CONVOLUTION:
@@ -438,6 +461,59 @@ struct ImageProgram[columns: Int]:
                                 tile[unsafe_offset = r * N + c] = planes[
                                     unsafe_offset = c * h * w + r
                                 ]
+                    elif what == LAYER_NORM:
+                        var line = source.unsafe_offset(y * row + x0 * pixel)
+                        var means = Array[Float32, ROWS](fill=0)
+                        var scales = Array[Float32, ROWS](fill=0)
+                        for r in range(rows):
+                            var values = line.unsafe_offset(r * pixel)
+                            means[r] = _mean[W](values, channels, 0, False)
+                            var variance = _mean[W](values, channels, means[r], True)
+                            scales[r] = 1 / sqrt(variance + np[unsafe_offset = _at(p, AT_FLAG)])
+                        for start in range(0, channels, N):
+                            for r in range(rows):
+                                for c in range(0, N, W):
+                                    var v = line.unsafe_offset(r * pixel + start + c).unsafe_load[
+                                        width=W
+                                    ]()
+                                    tile.unsafe_offset(r * N + c).unsafe_store(
+                                        (v - means[r]) * scales[r]
+                                    )
+                            _follow[N, W](
+                                tile,
+                                rows,
+                                p.unsafe_offset(AT_STEPS),
+                                _at(p, AT_COUNT),
+                                images,
+                                wp,
+                                np,
+                                image,
+                                y,
+                                x0,
+                                start,
+                            )
+                            var there = images.unsafe_offset(
+                                _at(p, AT_RESULT)
+                                + image * _at(p, AT_RESULT + 1)
+                                + y * _at(p, AT_RESULT + 2)
+                                + x0 * _at(p, AT_RESULT + 3)
+                                + start
+                            )
+                            _store_tile[N, W](
+                                tile, rows, min(N, channels - start), there, _at(p, AT_RESULT + 3)
+                            )
+                        continue
+                    elif what == STORE and _at(p, AT_FLAG) != 0:
+                        var there = yp.unsafe_offset(
+                            _at(p, AT_FILTERS) + ((image * h + y) * w + x0) * channels + channel
+                        )
+                        var from_ = source.unsafe_offset(y * row + x0 * pixel + channel)
+                        for r in range(rows):
+                            for c in range(width):
+                                there[unsafe_offset = r * channels + c] = from_[
+                                    unsafe_offset = r * pixel + c
+                                ]
+                        continue
                     elif what == STORE:
                         var planes = yp.unsafe_offset(
                             _at(p, AT_FILTERS) + ((image * channels + channel) * h + y) * w + x0

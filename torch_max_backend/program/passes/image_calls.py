@@ -4,15 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from torch_max_backend.program.passes.pack_weights import is_transpose
 from torch_max_backend.program.program import Call, Program, Ref, TensorInput, TensorSpec
 
 aten = torch.ops.aten
 MOST_GROUPS = 64
 """Of a convolution: each is an instruction."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a value holds an image: as `[n, c, h, w]`, or with the channels as its last dim.
+
+    The latter is `[n, h, w, c]`, or `[n * h * w, c]`; `pixels` are then its n, h and w.
+    """
+
+    pixels: tuple[int, int, int] | None = None
+
+
+FIRST = Form()
 
 
 def _is_image(spec: TensorSpec | None) -> bool:
@@ -41,7 +56,7 @@ def _is_number(value: object) -> bool:
 
 
 class ImageCalls:
-    """Which calls of a program can be part of an image program, and how they depend on others."""
+    """The calls that can be part of an image program (`inside`), and how they depend on others."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -60,8 +75,31 @@ class ImageCalls:
         for call in program.calls:
             self.reads.update(ref.name for ref in call.reads())
         self.reads.update(ref.name for ref in program.results())
-        fitting = self._led_by_convolutions({c.name for c in program.calls if self._fits(c)})
-        self.inside = self._connected(fitting)
+        self.weights = {
+            call.name: call.args[0].name
+            for call in program.calls
+            if is_transpose(call) and call.args[0].name in self.parameters
+        }
+        """Parameters by the calls that transpose them: the weights of linear layers."""
+        self.forms: dict[str, Form] = {}
+        self.inside = self._choose()
+
+    def _choose(self) -> set[str]:
+        for call in self.program.calls:
+            if (form := self._fits(call)) is not None:
+                self.forms[call.name] = form
+        fitting = set(self.forms)
+        while True:
+            inside = self._connected(self._led_by_convolutions(fitting))
+            wrong = {name for name in inside if self._reads_other_forms(name, inside)}
+            if not wrong:
+                return inside
+            fitting -= wrong
+
+    def _reads_other_forms(self, name: str, inside: set[str]) -> bool:
+        """Whether a call reads what is computed outside in another form than `[n, c, h, w]`."""
+        outside = [ref for ref in self.calls[name].reads() if ref.name not in inside]
+        return any(self.forms.get(ref.name, FIRST) != FIRST for ref in outside)
 
     def spec(self, ref: object) -> TensorSpec | None:
         if not isinstance(ref, Ref):
@@ -72,14 +110,24 @@ class ImageCalls:
         """Images, height, width, channels."""
         spec = self.spec(ref)
         assert spec is not None
-        n, c, h, w = (size for size in spec.shape if isinstance(size, int))
-        return n, h, w, c
+        return size_of(spec, self.forms.get(ref.name, FIRST))
 
-    def is_image(self, value: object) -> bool:
-        return _is_image(self.spec(value)) and not self._is_parameter(value)
-
-    def _is_parameter(self, value: object) -> bool:
+    def is_parameter(self, value: object) -> bool:
         return isinstance(value, Ref) and value.name in self.parameters
+
+    def is_vector(self, value: object) -> bool:
+        """A parameter with one number per channel."""
+        return self.is_parameter(value) and len(self.parameters[value.name].spec.shape) == 1  # type: ignore[attr-defined]
+
+    def _is_vector_or_none(self, value: object) -> bool:
+        return value is None or self.is_vector(value)
+
+    def _is_image(self, value: object) -> bool:
+        if not isinstance(value, Ref) or self.is_parameter(value):
+            return False
+        if self.forms.get(value.name, FIRST) != FIRST:
+            return True
+        return _is_image(self.spec(value))
 
     def _led_by_convolutions(self, names: set[str]) -> set[str]:
         """Those that compute something from a convolution: before it, images lie as they are."""
@@ -124,102 +172,166 @@ class ImageCalls:
             phases[call.name] = phase
         return phases, max((phases[name] for name in self.inside), default=0)
 
-    def _fits(self, call: Call) -> bool:
+    def _fits(self, call: Call) -> Form | None:
+        """The form of the call's result, if the call can be part of a program."""
+        spec = call.outputs[0] if call.outputs else None
         check = _FITS.get(str(call.op))
-        if check is None or not call.args or not self.is_image_or_images(call.args[0]):
-            return False
-        spec = call.outputs[0]
-        return spec is not None and 0 not in spec.shape and check(self, call)
+        if check is None or spec is None or 0 in spec.shape:
+            return None
+        images = self.images(call)
+        if not images or not all(map(self._is_image, images)):
+            return None
+        forms = {self.forms.get(image.name, FIRST) for image in images}
+        return check(self, call, forms.pop()) if len(forms) == 1 else None
 
-    def is_image_or_images(self, value: object) -> bool:
-        if isinstance(value, (list, tuple)):
-            return bool(value) and all(map(self.is_image, value))
-        return self.is_image(value)
+    def images(self, call: Call) -> list[Any]:
+        """The arguments of a call that have to be images."""
+        if call.op is aten.addmm.default:
+            return [call.args[1]]
+        if call.op in (aten.add.Tensor, aten.mul.Tensor):
+            return [
+                value for value in call.args if not _is_number(value) and not self.is_vector(value)
+            ]
+        first = call.args[0]
+        return list(first) if isinstance(first, (list, tuple)) else [first]
 
-    def is_vector(self, value: object) -> bool:
-        """None, or a parameter with one number per channel."""
-        if value is None:
-            return True
-        return self._is_parameter(value) and len(self.parameters[value.name].spec.shape) == 1  # type: ignore[attr-defined]
-
-    def fits_convolution(self, call: Call) -> bool:
+    def _convolution(self, call: Call, form: Form) -> Form | None:
         weight, bias, stride, padding, dilation, transposed, extra, groups = call.args[1:]
-        if not self._is_parameter(weight) or not self.is_vector(bias):
-            return False
+        if form != FIRST or not self.is_parameter(weight) or not self._is_vector_or_none(bias):
+            return None
         shape = self.parameters[weight.name].spec.shape
         if not all(isinstance(n, int) for n in (*stride, *padding, *dilation, *extra, groups)):
-            return False
+            return None
         if len(shape) != 4 or min(pair(padding)) < 0 or 0 in shape:
-            return False
+            return None
         if transposed:
             apart = pair(stride) == shape[2:] and pair(padding) == (0, 0) == pair(extra)
-            return apart and groups == 1 and pair(dilation) == (1, 1)
-        return groups <= MOST_GROUPS or shape[1] == 1 == shape[0] // groups
+            fits = apart and groups == 1 and pair(dilation) == (1, 1)
+        else:
+            fits = groups <= MOST_GROUPS or shape[1] == 1 == shape[0] // groups
+        return FIRST if fits else None
 
-    def fits_norm(self, call: Call) -> bool:
+    def _batch_norm(self, call: Call, form: Form) -> Form | None:
         vectors = call.args[1:5]
-        known = all(map(self.is_vector, vectors)) and None not in vectors[2:]
-        return known and call.used_outputs <= {0} and len(call.args) == 7 and not call.kwargs
+        known = all(map(self._is_vector_or_none, vectors)) and None not in vectors[2:]
+        fits = known and call.used_outputs <= {0} and len(call.args) == 7 and not call.kwargs
+        return FIRST if fits and form == FIRST else None
 
-    def fits_binary(self, call: Call) -> bool:
+    def _layer_norm(self, call: Call, form: Form) -> Form | None:
+        x, shape, *vectors, _ = call.args
+        fits = list(shape) == [self.size(x)[3]] and call.used_outputs <= {0} and not call.kwargs
+        return form if fits and form != FIRST and all(map(self.is_vector, vectors)) else None
+
+    def _linear(self, call: Call, form: Form) -> Form | None:
+        weight = call.args[-1]
+        bias = call.args[0] if call.op is aten.addmm.default else None
+        known = isinstance(weight, Ref) and weight.name in self.weights
+        fits = known and self._is_vector_or_none(bias) and not call.kwargs
+        return form if fits and form != FIRST and len(call.args) <= 3 else None
+
+    def _binary(self, call: Call, form: Form) -> Form | None:
         if call.kwargs or len(call.args) != 2:
-            return False
-        one, other = call.args
-        if _is_number(other):
-            return True
-        if not self.is_image(other):
-            return False
-        size, small = self.size(one), self.size(other)
-        return small in (size, (size[0], 1, 1, size[3])) or size == (small[0], 1, 1, small[3])
+            return None
+        images = self.images(call)
+        if len(images) == 1:
+            (other,) = [value for value in call.args if value is not images[0]] or [images[0]]
+            fits = _is_number(call.args[1]) or (self.is_vector(other) and form != FIRST)
+            return form if fits and self._is_as_large(call, images[0]) else None
+        size, small = map(self.size, images)
+        if small in (size, (size[0], 1, 1, size[3])) or size == (small[0], 1, 1, small[3]):
+            return form
+        return None
 
-    def fits_number(self, call: Call) -> bool:
-        return not call.kwargs and len(call.args) == 2 and _is_number(call.args[1])
+    def _is_as_large(self, call: Call, image: Ref) -> bool:
+        spec, of_image = call.outputs[0], self.spec(image)
+        return spec is not None and of_image is not None and spec.shape == of_image.shape
 
-    def fits_unary(self, call: Call) -> bool:
-        return len(call.args) == 1 and not (call.kwargs.keys() - {"memory_format"})
+    def _number(self, call: Call, form: Form) -> Form | None:
+        fits = not call.kwargs and len(call.args) == 2 and _is_number(call.args[1])
+        return form if fits else None
 
-    def fits_clamp(self, call: Call) -> bool:
-        return not call.kwargs and all(v is None or _is_number(v) for v in call.args[1:])
+    def _unary(self, call: Call, form: Form) -> Form | None:
+        fits = len(call.args) == 1 and not (call.kwargs.keys() - {"memory_format"})
+        return form if fits else None
 
-    def fits_gelu(self, call: Call) -> bool:
-        return len(call.args) == 1 and call.kwargs.get("approximate", "none") == "none"
+    def _clamp(self, call: Call, form: Form) -> Form | None:
+        fits = not call.kwargs and all(v is None or _is_number(v) for v in call.args[1:])
+        return form if fits else None
 
-    def fits_cat(self, call: Call) -> bool:
-        images, dim = call.args[0], call.args[1] if len(call.args) > 1 else 0
-        return dim in (1, -3) and len({self.size(image)[:3] for image in images}) == 1
+    def _gelu(self, call: Call, form: Form) -> Form | None:
+        exact = call.kwargs.get("approximate", "none") == "none"
+        return form if len(call.args) == 1 and exact else None
 
-    def fits_average(self, call: Call) -> bool:
-        return not call.kwargs and (len(call.args) < 7 or call.args[6] is None)
+    def _cat(self, call: Call, form: Form) -> Form | None:
+        sizes = {self.size(image)[:3] for image in call.args[0]}
+        fits = argument(call, 1, 0) in (1, -3) and len(sizes) == 1
+        return FIRST if fits and form == FIRST else None
 
-    def fits_maximum(self, call: Call) -> bool:
-        return not call.kwargs and call.used_outputs <= {0}
+    def _average(self, call: Call, form: Form) -> Form | None:
+        fits = not call.kwargs and argument(call, 6, None) is None
+        return FIRST if fits and form == FIRST else None
 
-    def fits_mean(self, call: Call) -> bool:
-        dims = call.args[1] if len(call.args) > 1 else None
-        return not call.kwargs and dims is not None and {d % 4 for d in dims} == {2, 3}
+    def _maximum(self, call: Call, form: Form) -> Form | None:
+        fits = not call.kwargs and call.used_outputs <= {0}
+        return FIRST if fits and form == FIRST else None
 
-    def fits_pad(self, call: Call) -> bool:
+    def _mean(self, call: Call, form: Form) -> Form | None:
+        dims = argument(call, 1, None)
+        fits = not call.kwargs and dims is not None and {d % 4 for d in dims} == {2, 3}
+        return FIRST if fits and form == FIRST else None
+
+    def _pad(self, call: Call, form: Form) -> Form | None:
         pads = call.args[1]
-        value = call.args[2] if len(call.args) > 2 else 0
         static = all(isinstance(pad, int) for pad in pads)
-        return static and len(pads) <= 4 and value == 0 and not call.kwargs
+        fits = static and len(pads) <= 4 and argument(call, 2, 0) == 0 and not call.kwargs
+        return FIRST if fits and form == FIRST else None
+
+    def _permute(self, call: Call, form: Form) -> Form | None:
+        x, dims = call.args
+        order = [dim % 4 for dim in dims]
+        if form == FIRST:
+            return Form(self.size(x)[:3]) if order == [0, 2, 3, 1] else None
+        spec = self.spec(x)
+        whole = spec is not None and len(spec.shape) == 4
+        return FIRST if whole and order == [0, 3, 1, 2] else None
+
+    def _view(self, call: Call, form: Form) -> Form | None:
+        spec = call.outputs[0]
+        if form.pixels is None or spec is None:
+            return None
+        n, h, w, c = self.size(call.args[0])
+        return form if spec.shape in ((n, h, w, c), (n * h * w, c)) else None
 
 
-_FITS: dict[str, Callable[[ImageCalls, Call], bool]] = {
-    "aten._native_batch_norm_legit_no_training.default": ImageCalls.fits_norm,
-    "aten.add.Tensor": ImageCalls.fits_binary,
-    "aten.avg_pool2d.default": ImageCalls.fits_average,
-    "aten.cat.default": ImageCalls.fits_cat,
-    "aten.clamp.default": ImageCalls.fits_clamp,
-    "aten.clone.default": ImageCalls.fits_unary,
-    "aten.constant_pad_nd.default": ImageCalls.fits_pad,
-    "aten.convolution.default": ImageCalls.fits_convolution,
-    "aten.div.Tensor": ImageCalls.fits_number,
-    "aten.gelu.default": ImageCalls.fits_gelu,
-    "aten.max_pool2d_with_indices.default": ImageCalls.fits_maximum,
-    "aten.mean.dim": ImageCalls.fits_mean,
-    "aten.mul.Tensor": ImageCalls.fits_binary,
-    "aten.relu.default": ImageCalls.fits_unary,
-    "aten.sigmoid.default": ImageCalls.fits_unary,
-    "aten.silu.default": ImageCalls.fits_unary,
+_FITS: dict[str, Callable[[ImageCalls, Call, Form], Form | None]] = {
+    "aten._native_batch_norm_legit_no_training.default": ImageCalls._batch_norm,
+    "aten.add.Tensor": ImageCalls._binary,
+    "aten.addmm.default": ImageCalls._linear,
+    "aten.avg_pool2d.default": ImageCalls._average,
+    "aten.cat.default": ImageCalls._cat,
+    "aten.clamp.default": ImageCalls._clamp,
+    "aten.clone.default": ImageCalls._unary,
+    "aten.constant_pad_nd.default": ImageCalls._pad,
+    "aten.convolution.default": ImageCalls._convolution,
+    "aten.div.Tensor": ImageCalls._number,
+    "aten.gelu.default": ImageCalls._gelu,
+    "aten.max_pool2d_with_indices.default": ImageCalls._maximum,
+    "aten.mean.dim": ImageCalls._mean,
+    "aten.mm.default": ImageCalls._linear,
+    "aten.mul.Tensor": ImageCalls._binary,
+    "aten.native_layer_norm.default": ImageCalls._layer_norm,
+    "aten.permute.default": ImageCalls._permute,
+    "aten.relu.default": ImageCalls._unary,
+    "aten.sigmoid.default": ImageCalls._unary,
+    "aten.silu.default": ImageCalls._unary,
+    "aten.view.default": ImageCalls._view,
 }
+
+
+def size_of(spec: TensorSpec, form: Form) -> tuple[int, int, int, int]:
+    """Images, height, width, channels of a value."""
+    shape = [size for size in spec.shape if isinstance(size, int)]
+    if form.pixels is not None:
+        return (*form.pixels, shape[-1])
+    n, c, h, w = shape if len(shape) == 4 else (*shape, 1, 1)
+    return n, h, w, c

@@ -6,8 +6,8 @@ the sizes as numbers.
 
 1. Taken are convolutions and what is computed from their results, on float32 images on the CPU with
    static sizes, `[n, c, h, w]`: convolutions with parameters as filters, batch norms with fixed
-   statistics, pools, means over the image, concatenations of channels, padding with zeros, and
-   pointwise ops.
+   statistics, pools, means over the image, concatenations of channels, padding with zeros,
+   pointwise ops; and with the channels as the last dim, layer norms and linear layers.
 2. Calls between which another call stands become programs of their own, one per phase.
 3. A batch norm behind a convolution is folded into its filters. Pointwise ops are applied to what
    the call before them computes, before it is stored, if nobody else reads that.
@@ -28,7 +28,7 @@ from torch_max_backend.program.image_layout import Draft, Image, Network
 from torch_max_backend.program.image_program import Then, What
 from torch_max_backend.program.image_weights import Channels, Filters, Norm
 from torch_max_backend.program.own_ops import image_program
-from torch_max_backend.program.passes.image_calls import ImageCalls, argument, pair
+from torch_max_backend.program.passes.image_calls import FIRST, ImageCalls, argument, pair, size_of
 from torch_max_backend.program.passes.pack_weights import panel_columns
 from torch_max_backend.program.program import (
     Call,
@@ -148,9 +148,7 @@ class _Region:
     def _size(self, call: Call) -> tuple[int, int, int, int]:
         spec = call.outputs[0]
         assert spec is not None
-        shape = [size for size in spec.shape if isinstance(size, int)]
-        n, c, h, w = shape if len(shape) == 4 else (*shape, 1, 1)
-        return n, h, w, c
+        return size_of(spec, self.graph.forms[call.name])
 
     def _follow(self, call: Call, x: Ref, then: Then, what: Any = None) -> None:
         """Do something to each value of `x`, in the call that computes it if that is possible."""
@@ -243,6 +241,12 @@ class _Region:
         if not isinstance(other, Ref):
             self._follow(call, one, number, (float(other),))
             return
+        if self.graph.is_vector(one) or self.graph.is_vector(other):
+            vector, x = (one, other) if self.graph.is_vector(one) else (other, one)
+            added = number is Then.ADD_NUMBER
+            then = Then.ADD_CHANNELS if added else Then.MULTIPLY_CHANNELS
+            self._follow(call, x, then, Channels(self._source(vector)))
+            return
         left, right = self._image(one), self._image(other)
         # The one that is computed later, if it is of full size: the other one is there by then.
         full = self._size(call)
@@ -275,6 +279,35 @@ class _Region:
             float("inf") if high is None else float(high),
         )
         self._follow(call, call.args[0], Then.CLAMP, bounds)
+
+    def _add_permute(self, call: Call) -> None:
+        self._add_clone(call)  # pixels lie one after the other, whatever PyTorch calls the dims
+
+    def _add_view(self, call: Call) -> None:
+        self._add_clone(call)
+
+    def _add_mm(self, call: Call) -> None:
+        self._linear(call, None, *call.args)
+
+    def _add_addmm(self, call: Call) -> None:
+        self._linear(call, *call.args)
+
+    def _linear(self, call: Call, bias: Ref | None, x: Ref, transposed: Ref) -> None:
+        weight = Ref(self.graph.weights[transposed.name])
+        source = self._image(x)
+        result = self._made(call, Image(self._size(call)))
+        filters = Filters(self._source(weight) or 0)
+        self.network.add(Draft(What.CONVOLUTION, result, source, part=filters))
+        if bias is not None:
+            self.network.follow(result, Then.ADD_CHANNELS, Channels(self._source(bias)))
+
+    def _add_native_layer_norm(self, call: Call) -> None:
+        x, _, weight, bias, eps = call.args
+        source = self._image(x)
+        result = self._made(call, Image(self._size(call)))
+        self.network.add(Draft(What.LAYER_NORM, result, source, epsilon=float(eps)))
+        for then, vector in ((Then.MULTIPLY_CHANNELS, weight), (Then.ADD_CHANNELS, bias)):
+            self.network.follow(result, then, Channels(self._source(vector)))
 
     def _add_clone(self, call: Call) -> None:
         image = self._image(call.args[0])
@@ -340,7 +373,8 @@ class _Region:
         for call in outputs:
             image = self.images[call.name]
             n, h, w, c = image.size
-            self.network.add(Draft(What.STORE, None, image, at=at))
+            last = self.graph.forms[call.name] != FIRST
+            self.network.add(Draft(What.STORE, None, image, at=at, flag=int(last)))
             starts.append((at, at + n * h * w * c))
             at += n * h * w * c
         finished = self.network.finish()

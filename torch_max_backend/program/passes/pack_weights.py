@@ -81,7 +81,7 @@ class _Weights:
         self.transposes = {
             call.name: call.args[0].name
             for call in program.calls
-            if _is_transpose(call) and call.args[0].name in self.parameters
+            if is_transpose(call) and call.args[0].name in self.parameters
         }
         self.packed: dict[tuple[str, Layout], PackedInput] = {}
 
@@ -123,7 +123,7 @@ class _Weights:
         return self.packed.setdefault((name, layout), item), n
 
 
-def _is_transpose(call: Call) -> bool:
+def is_transpose(call: Call) -> bool:
     """Whether a call swaps the two dims of a matrix, in any of ATen's spellings."""
     if call.op is aten.t.default:
         return True
