@@ -1,6 +1,6 @@
-"""Random programs against eager PyTorch: 100 by default, 5,000 slow; and the corpus of old bugs.
+"""Random programs against eager PyTorch: 300 by default, 5,000 slow; and the corpus of old bugs.
 
-Seeds 0 to 99 are run by default, 100 to 4999 slow: the same programs each time, so that they are
+Seeds 0 to 299 are run by default, 300 to 4999 slow: the same programs each time, so that they are
 found compiled. `python -m tests.fuzz` runs others, and shrinks what fails.
 """
 
@@ -21,7 +21,7 @@ from tests.fuzz.source import load, source
 from torch_max_backend import MAPPING_TORCH_ATEN_TO_MAX
 
 aten = torch.ops.aten
-DEFAULT, ALL = 100, 5000
+DEFAULT, ALL = 300, 5000
 CALLING_FMAX = (46, 82)
 """Seeds of programs of two calls, of which one is `torch.fmax`."""
 

@@ -7,10 +7,9 @@ from the graph's own result, which therefore has to be such a view (`runtime/ret
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-import sympy
 import torch
 from torch import fx
 
@@ -47,14 +46,28 @@ def remade_results(meta: ViewAndMutationMeta | None, kind: Kind) -> dict[int, in
     return found
 
 
-def returned_views(gm: fx.GraphModule, remade: Mapping[int, int | None]) -> dict[int, ReturnedView]:
-    """Of the results in `remade`, those whose place depends on a symbolic size."""
-    if not remade:
+def kept_results(meta: ViewAndMutationMeta | None, kind: Kind) -> set[int]:
+    """Results of a trained forward that AOTAutograd hands on as they are.
+
+    One of several views of an argument (`split`) is among them, and has to be a view already.
+    """
+    if meta is None or kind is not Kind.FORWARD:
+        return set()
+    before = meta.num_mutated_inp_runtime_indices
+    types = [info.output_type for info in meta.output_info]
+    return {before + i for i, kind_of in enumerate(types) if kind_of is OutputType.non_alias}
+
+
+def returned_views(
+    gm: fx.GraphModule, remade: Mapping[int, int | None], kept: Collection[int] = ()
+) -> dict[int, ReturnedView]:
+    """Of the results in `remade`, those whose place depends on a symbolic size; of `kept`, all."""
+    if not remade and not kept:
         return {}
     outputs: Sequence[Any] = gm.graph.output_node().args[0]  # type: ignore[assignment]
     arguments = _owners(gm)
     found = {}
-    for position, base_position in remade.items():
+    for position, base_position in {**dict.fromkeys(kept), **remade}.items():
         value = _tensor(outputs[position])
         if value is None:
             continue
@@ -63,7 +76,8 @@ def returned_views(gm: fx.GraphModule, remade: Mapping[int, int | None]) -> dict
             name: str | int = owner
         else:
             base, name = _tensor(outputs[base_position]), base_position
-        if base is not None and (view := _view(value, base, name)) is not None:
+        view = None if base is None else _view(value, base, name)
+        if view is not None and (position in kept or view.is_symbolic):
             found[position] = view
     return found
 
@@ -97,7 +111,5 @@ def _view(value: torch.Tensor, base: torch.Tensor, name: str | int) -> ReturnedV
     before = expression(base.storage_offset())
     offset = expression(value.storage_offset()) - (2 * before if as_real else before)
     shape, strides = _numbers(value.shape), _numbers(value.stride())
-    if not any(isinstance(number, sympy.Expr) for number in (*shape, *strides, offset)):
-        return None
     conj = value.is_conj() is not base.is_conj() and not as_real
     return ReturnedView(name, shape, strides, offset, as_real, conj)
