@@ -195,7 +195,7 @@ class ImageCalls:
         first = call.args[0]
         return list(first) if isinstance(first, (list, tuple)) else [first]
 
-    def _convolution(self, call: Call, form: Form) -> Form | None:
+    def fits_convolution(self, call: Call, form: Form) -> Form | None:
         weight, bias, stride, padding, dilation, transposed, extra, groups = call.args[1:]
         if form != FIRST or not self.is_parameter(weight) or not self._is_vector_or_none(bias):
             return None
@@ -211,25 +211,25 @@ class ImageCalls:
             fits = groups <= MOST_GROUPS or shape[1] == 1 == shape[0] // groups
         return FIRST if fits else None
 
-    def _batch_norm(self, call: Call, form: Form) -> Form | None:
+    def fits_batch_norm(self, call: Call, form: Form) -> Form | None:
         vectors = call.args[1:5]
         known = all(map(self._is_vector_or_none, vectors)) and None not in vectors[2:]
         fits = known and call.used_outputs <= {0} and len(call.args) == 7 and not call.kwargs
         return FIRST if fits and form == FIRST else None
 
-    def _layer_norm(self, call: Call, form: Form) -> Form | None:
+    def fits_layer_norm(self, call: Call, form: Form) -> Form | None:
         x, shape, *vectors, _ = call.args
         fits = list(shape) == [self.size(x)[3]] and call.used_outputs <= {0} and not call.kwargs
         return form if fits and form != FIRST and all(map(self.is_vector, vectors)) else None
 
-    def _linear(self, call: Call, form: Form) -> Form | None:
+    def fits_linear(self, call: Call, form: Form) -> Form | None:
         weight = call.args[-1]
         bias = call.args[0] if call.op is aten.addmm.default else None
         known = isinstance(weight, Ref) and weight.name in self.weights
         fits = known and self._is_vector_or_none(bias) and not call.kwargs
         return form if fits and form != FIRST and len(call.args) <= 3 else None
 
-    def _binary(self, call: Call, form: Form) -> Form | None:
+    def fits_binary(self, call: Call, form: Form) -> Form | None:
         if call.kwargs or len(call.args) != 2:
             return None
         images = self.images(call)
@@ -246,47 +246,47 @@ class ImageCalls:
         spec, of_image = call.outputs[0], self.spec(image)
         return spec is not None and of_image is not None and spec.shape == of_image.shape
 
-    def _number(self, call: Call, form: Form) -> Form | None:
+    def fits_number(self, call: Call, form: Form) -> Form | None:
         fits = not call.kwargs and len(call.args) == 2 and _is_number(call.args[1])
         return form if fits else None
 
-    def _unary(self, call: Call, form: Form) -> Form | None:
+    def fits_unary(self, call: Call, form: Form) -> Form | None:
         fits = len(call.args) == 1 and not (call.kwargs.keys() - {"memory_format"})
         return form if fits else None
 
-    def _clamp(self, call: Call, form: Form) -> Form | None:
+    def fits_clamp(self, call: Call, form: Form) -> Form | None:
         fits = not call.kwargs and all(v is None or _is_number(v) for v in call.args[1:])
         return form if fits else None
 
-    def _gelu(self, call: Call, form: Form) -> Form | None:
+    def fits_gelu(self, call: Call, form: Form) -> Form | None:
         exact = call.kwargs.get("approximate", "none") == "none"
         return form if len(call.args) == 1 and exact else None
 
-    def _cat(self, call: Call, form: Form) -> Form | None:
+    def fits_cat(self, call: Call, form: Form) -> Form | None:
         sizes = {self.size(image)[:3] for image in call.args[0]}
         fits = argument(call, 1, 0) in (1, -3) and len(sizes) == 1
         return FIRST if fits and form == FIRST else None
 
-    def _average(self, call: Call, form: Form) -> Form | None:
+    def fits_average(self, call: Call, form: Form) -> Form | None:
         fits = not call.kwargs and argument(call, 6, None) is None
         return FIRST if fits and form == FIRST else None
 
-    def _maximum(self, call: Call, form: Form) -> Form | None:
+    def fits_maximum(self, call: Call, form: Form) -> Form | None:
         fits = not call.kwargs and call.used_outputs <= {0}
         return FIRST if fits and form == FIRST else None
 
-    def _mean(self, call: Call, form: Form) -> Form | None:
+    def fits_mean(self, call: Call, form: Form) -> Form | None:
         dims = argument(call, 1, None)
         fits = not call.kwargs and dims is not None and {d % 4 for d in dims} == {2, 3}
         return FIRST if fits and form == FIRST else None
 
-    def _pad(self, call: Call, form: Form) -> Form | None:
+    def fits_pad(self, call: Call, form: Form) -> Form | None:
         pads = call.args[1]
         static = all(isinstance(pad, int) for pad in pads)
         fits = static and len(pads) <= 4 and argument(call, 2, 0) == 0 and not call.kwargs
         return FIRST if fits and form == FIRST else None
 
-    def _permute(self, call: Call, form: Form) -> Form | None:
+    def fits_permute(self, call: Call, form: Form) -> Form | None:
         x, dims = call.args
         order = [dim % 4 for dim in dims]
         if form == FIRST:
@@ -295,7 +295,7 @@ class ImageCalls:
         whole = spec is not None and len(spec.shape) == 4
         return FIRST if whole and order == [0, 3, 1, 2] else None
 
-    def _view(self, call: Call, form: Form) -> Form | None:
+    def fits_view(self, call: Call, form: Form) -> Form | None:
         spec = call.outputs[0]
         if form.pixels is None or spec is None:
             return None
@@ -304,27 +304,27 @@ class ImageCalls:
 
 
 _FITS: dict[str, Callable[[ImageCalls, Call, Form], Form | None]] = {
-    "aten._native_batch_norm_legit_no_training.default": ImageCalls._batch_norm,
-    "aten.add.Tensor": ImageCalls._binary,
-    "aten.addmm.default": ImageCalls._linear,
-    "aten.avg_pool2d.default": ImageCalls._average,
-    "aten.cat.default": ImageCalls._cat,
-    "aten.clamp.default": ImageCalls._clamp,
-    "aten.clone.default": ImageCalls._unary,
-    "aten.constant_pad_nd.default": ImageCalls._pad,
-    "aten.convolution.default": ImageCalls._convolution,
-    "aten.div.Tensor": ImageCalls._number,
-    "aten.gelu.default": ImageCalls._gelu,
-    "aten.max_pool2d_with_indices.default": ImageCalls._maximum,
-    "aten.mean.dim": ImageCalls._mean,
-    "aten.mm.default": ImageCalls._linear,
-    "aten.mul.Tensor": ImageCalls._binary,
-    "aten.native_layer_norm.default": ImageCalls._layer_norm,
-    "aten.permute.default": ImageCalls._permute,
-    "aten.relu.default": ImageCalls._unary,
-    "aten.sigmoid.default": ImageCalls._unary,
-    "aten.silu.default": ImageCalls._unary,
-    "aten.view.default": ImageCalls._view,
+    "aten._native_batch_norm_legit_no_training.default": ImageCalls.fits_batch_norm,
+    "aten.add.Tensor": ImageCalls.fits_binary,
+    "aten.addmm.default": ImageCalls.fits_linear,
+    "aten.avg_pool2d.default": ImageCalls.fits_average,
+    "aten.cat.default": ImageCalls.fits_cat,
+    "aten.clamp.default": ImageCalls.fits_clamp,
+    "aten.clone.default": ImageCalls.fits_unary,
+    "aten.constant_pad_nd.default": ImageCalls.fits_pad,
+    "aten.convolution.default": ImageCalls.fits_convolution,
+    "aten.div.Tensor": ImageCalls.fits_number,
+    "aten.gelu.default": ImageCalls.fits_gelu,
+    "aten.max_pool2d_with_indices.default": ImageCalls.fits_maximum,
+    "aten.mean.dim": ImageCalls.fits_mean,
+    "aten.mm.default": ImageCalls.fits_linear,
+    "aten.mul.Tensor": ImageCalls.fits_binary,
+    "aten.native_layer_norm.default": ImageCalls.fits_layer_norm,
+    "aten.permute.default": ImageCalls.fits_permute,
+    "aten.relu.default": ImageCalls.fits_unary,
+    "aten.sigmoid.default": ImageCalls.fits_unary,
+    "aten.silu.default": ImageCalls.fits_unary,
+    "aten.view.default": ImageCalls.fits_view,
 }
 
 
