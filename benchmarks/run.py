@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -131,7 +132,8 @@ def machine() -> str:
         ),
         platform.machine(),
     )
-    packages = ", ".join(f"{name} {version(name)}" for name in ("torch", "max", "onnxruntime"))
+    wanted = [name for name in ("torch", "max", "onnxruntime") if find_spec(name) is not None]
+    packages = ", ".join(f"{name} {version(name)}" for name in wanted)
     return f"{model}, {os.cpu_count()} cores; {packages}"
 
 
