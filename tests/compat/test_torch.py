@@ -513,6 +513,19 @@ def test_traced_graphs_are_kept_elsewhere_in_one_thread(
     assert compiles() == 0, "found in PyTorch's own folder"
 
 
+def test_a_marked_region_is_a_call(compat: ModuleType) -> None:
+    found = []
+
+    def compiler(gm: fx.GraphModule, inputs: Any) -> Any:
+        found.extend(node for node in gm.graph.nodes if node.target is compat.invoke_subgraph)
+        return gm
+
+    torch._dynamo.reset()
+    region = torch.compiler.nested_compile_region(lambda x: x.sin())
+    torch.compile(lambda x: region(region(x)), backend=compiler)(torch.ones(2))
+    assert [node.args[0].op for node in found] == ["get_attr"] * 2
+
+
 def _compiles_of_a_schedule(backend: str) -> tuple[int, float]:
     """Compiles of four steps with a rate that changes, and the error against eager."""
     compiled = []

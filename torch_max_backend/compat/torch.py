@@ -37,6 +37,7 @@ from torch._functorch._aot_autograd.schemas import (
     ViewAndMutationMeta,
 )
 from torch._guards import CompileContext, TracingContext, detect_fake_mode
+from torch._higher_order_ops.invoke_subgraph import invoke_subgraph
 from torch._inductor import codecache, inductor_prims
 from torch._inductor.output_code import OutputCode
 from torch._ops import OpOverload, OpOverloadPacket
@@ -107,6 +108,7 @@ __all__ = [
     "has_kernel",
     "has_kernel_for_key",
     "hides_aliases",
+    "invoke_subgraph",
     "make_fx",
     "make_learning_rates_inputs",
     "memory_id",

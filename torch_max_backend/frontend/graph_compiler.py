@@ -38,6 +38,7 @@ from torch_max_backend.flags import Options
 from torch_max_backend.frontend import random_numbers
 from torch_max_backend.frontend.complex_numbers import without_complex_numbers
 from torch_max_backend.frontend.fx_importer import argument_inputs, import_fx, source_line
+from torch_max_backend.frontend.nested_regions import inline_regions
 from torch_max_backend.frontend.partition import Partition, divide
 from torch_max_backend.frontend.returned_views import Views
 from torch_max_backend.frontend.strided_views import read_whole_memory
@@ -164,6 +165,7 @@ def normalized(
     gm: fx.GraphModule, decompositions: Callable[[], Mapping[Any, Any]] = decomposition_table
 ) -> fx.GraphModule:
     """`gm` on real tensors, with the `meta["val"]` of every node: MAX is asked about its nodes."""
+    inline_regions(gm)
     gm = without_complex_numbers(gm, decompositions)
     read_whole_memory(gm)
     random_numbers.normalize(gm)
