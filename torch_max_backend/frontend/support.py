@@ -126,6 +126,8 @@ def _missing_size(nodes: Iterable[fx.Node]) -> Reason | None:
     for value in values:
         if isinstance(value, torch.SymInt) and not is_computable(value.node.expr):
             return Reason(f"MAX has no symbolic number {value.node.expr}")
+        if isinstance(value, torch.SymFloat):  # a quotient of sizes
+            return Reason(f"MAX has no symbolic float {value.node.expr}")
     return None
 
 

@@ -2,46 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.export.graph_signature import InputKind
 from torch.nn import functional as F
 
 from tests.testing.image_networks import NETWORKS, make
-from torch_max_backend import max_backend
-from torch_max_backend.engine.queue import Engine
-from torch_max_backend.program import Program
+from tests.testing.programs import program_of
+from torch_max_backend.flags import Options
+from torch_max_backend.lowering.registry import decomposition_table
+from torch_max_backend.program import Kind, Program
 from torch_max_backend.program.image_program import LENGTH, What, decode
 from torch_max_backend.runtime.interpreter import interpreted
 
 PROGRAM = "torch_max_backend.image_program.default"
 
 
-@pytest.fixture
-def on_pytorch(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Program]]:
-    """Compiled functions run their programs on PyTorch, after all passes; yields the programs."""
-    found: list[Program] = []
-    monkeypatch.setenv("TORCH_MAX_BACKEND_CACHE_MB", "0")  # a traced graph would be found there
+class Function(nn.Module):
+    """A function as a module, which is what can be exported."""
 
-    def submit(self: Any, graphs: Any, *, background: bool = False) -> None:
-        for graph in graphs:
-            found.append(graph.program)
-            graph.run = interpreted(graph.program)
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
 
-    monkeypatch.setattr(Engine, "submit", submit)
-    monkeypatch.setattr(Engine, "find", lambda self, graph: False)
-    monkeypatch.setattr(Engine, "flush", lambda self: None)
-    torch._dynamo.reset()
-    yield found
-    torch._dynamo.reset()
+    def forward(self, *args: torch.Tensor) -> Any:
+        return self.function(*args)
 
 
-def compiled(function: Callable[..., Any], *args: torch.Tensor, **how: Any) -> Any:
+def traced(
+    model: Callable[..., Any],
+    *args: torch.Tensor,
+    kind: Kind = Kind.INFERENCE,
+    options: Options | None = None,
+    dynamic: bool = False,
+) -> tuple[Program, list[torch.Tensor]]:
+    """A model's program after all passes, and its parameters and arguments in order."""
+    module = model if isinstance(model, nn.Module) else Function(model)
+    sizes = [{0: torch.export.Dim.AUTO} for _ in args] if dynamic else None
+    if sizes is not None and isinstance(module, Function):
+        sizes = [sizes]
     with torch.no_grad():
-        return torch.compile(function, backend=max_backend, dynamic=False, **how)(*args)
+        exported = torch.export.export(module.eval(), args, dynamic_shapes=sizes, strict=False)
+        exported = exported.run_decompositions(decomposition_table())
+    specs = exported.graph_signature.input_specs
+    own = [spec for spec in specs if spec.kind is not InputKind.USER_INPUT]
+    program = program_of(
+        exported.graph_module, kind, [spec.arg.name for spec in own], options or Options()
+    )
+    values = {**exported.state_dict, **exported.constants}
+    return program, [*(values[spec.target] for spec in own), *args]
 
 
 def programs_of(program: Program) -> list[list[What]]:
@@ -56,24 +69,21 @@ def programs_of(program: Program) -> list[list[What]]:
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_it_computes_the_same(name: str, on_pytorch: list[Program]) -> None:
+def test_it_computes_the_same(name: str) -> None:
     model, x = make(name)
-    with torch.no_grad():
-        expected = model(x)
-    torch.testing.assert_close(compiled(model, x), expected, rtol=1e-5, atol=1e-5)
-    (program,) = on_pytorch
-    expected_programs = 2 if name == "two phases" else 1
-    assert len(programs_of(program)) == expected_programs
+    program, values = traced(model, x)
+    (result,) = interpreted(program)(values)
+    torch.testing.assert_close(result, model(x).detach(), rtol=1e-5, atol=1e-5)
+    assert len(programs_of(program)) == (2 if name == "two phases" else 1)
     assert not any("convolution" in str(call.op) for call in program.calls)
     assert program.nodes >= len(program.calls)
 
 
-def test_a_norm_and_an_activation_cost_no_instruction(on_pytorch: list[Program]) -> None:
+def test_a_norm_and_an_activation_cost_no_instruction() -> None:
     model = nn.Sequential(
         nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Hardswish(), nn.Conv2d(4, 2, 1)
-    ).eval()
-    compiled(model, torch.randn(1, 3, 5, 5))
-    (lines,) = programs_of(on_pytorch[0])
+    )
+    (lines,) = programs_of(traced(model, torch.randn(1, 3, 5, 5))[0])
     assert [what.name for what in lines] == [
         "BORDER",
         "LOAD",
@@ -83,7 +93,7 @@ def test_a_norm_and_an_activation_cost_no_instruction(on_pytorch: list[Program])
     ]
 
 
-def test_a_concatenation_costs_no_instruction(on_pytorch: list[Program]) -> None:
+def test_a_concatenation_costs_no_instruction() -> None:
     class Dense(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -94,26 +104,15 @@ def test_a_concatenation_costs_no_instruction(on_pytorch: list[Program]) -> None
                 x = torch.cat([x, layer(x)], 1)
             return x
 
-    compiled(Dense(), torch.randn(1, 3, 5, 5))
-    (lines,) = programs_of(on_pytorch[0])
+    (lines,) = programs_of(traced(Dense(), torch.randn(1, 3, 5, 5))[0])
     assert [what.name for what in lines] == ["LOAD", *["CONVOLUTION"] * 4, "STORE"]
 
 
-def test_memory_is_used_again(on_pytorch: list[Program]) -> None:
+def test_memory_is_used_again() -> None:
     model = nn.Sequential(*(nn.Conv2d(8, 8, 1) for _ in range(20)))
-    compiled(model, torch.randn(1, 8, 16, 16))
-    (call,) = [call for call in on_pytorch[0].calls if str(call.op) == PROGRAM]
+    program, _ = traced(model, torch.randn(1, 8, 16, 16))
+    (call,) = [call for call in program.calls if str(call.op) == PROGRAM]
     assert call.args[4] < 3 * 8 * 16 * 16
-
-
-def test_a_parameter_that_changes_is_packed_again(on_pytorch: list[Program]) -> None:
-    model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4)).eval()
-    x = torch.randn(1, 3, 5, 5)
-    function = torch.compile(model, backend=max_backend, dynamic=False)
-    with torch.no_grad():
-        function(x)
-        model[1].running_var.mul_(3)
-        torch.testing.assert_close(function(x), model(x))
 
 
 @pytest.mark.parametrize(
@@ -131,27 +130,22 @@ def test_a_parameter_that_changes_is_packed_again(on_pytorch: list[Program]) -> 
         (lambda x: F.max_pool2d(x.relu() + 1, 2), (torch.randn(1, 3, 6, 6),)),
     ],
 )
-def test_what_is_left_alone(
-    function: Callable[..., Any], args: tuple[torch.Tensor, ...], on_pytorch: list[Program]
-) -> None:
-    compiled(function, *args)
-    assert programs_of(on_pytorch[0]) == []
+def test_what_is_left_alone(function: Callable[..., Any], args: tuple[torch.Tensor, ...]) -> None:
+    assert programs_of(traced(function, *args)[0]) == []
 
 
-def test_sizes_that_are_symbols_are_left_alone(on_pytorch: list[Program]) -> None:
-    model = nn.Conv2d(3, 4, 3)
-    x = torch.randn(3, 3, 9, 9)
-    with torch.no_grad():
-        torch.compile(model, backend=max_backend, dynamic=True)(x)
-    assert programs_of(on_pytorch[0]) == []
+def test_sizes_that_are_symbols_are_left_alone() -> None:
+    program, _ = traced(nn.Conv2d(3, 4, 3), torch.randn(3, 3, 9, 9), dynamic=True)
+    assert programs_of(program) == []
 
 
-def test_without_packing_there_are_no_programs(on_pytorch: list[Program]) -> None:
-    compiled(nn.Conv2d(3, 4, 3), torch.randn(1, 3, 5, 5), options={"pack_weights": False})
-    assert programs_of(on_pytorch[0]) == []
+def test_without_packing_there_are_no_programs() -> None:
+    options = Options(pack_weights=False)
+    assert (
+        programs_of(traced(nn.Conv2d(3, 4, 3), torch.randn(1, 3, 5, 5), options=options)[0]) == []
+    )
 
 
-def test_training_has_no_programs(on_pytorch: list[Program]) -> None:
-    model = nn.Conv2d(3, 4, 3)
-    torch.compile(model, backend=max_backend, dynamic=False)(torch.randn(1, 3, 5, 5))
-    assert all(programs_of(program) == [] for program in on_pytorch)
+def test_training_has_no_programs() -> None:
+    program, _ = traced(nn.Conv2d(3, 4, 3), torch.randn(1, 3, 5, 5), kind=Kind.FORWARD)
+    assert programs_of(program) == []
