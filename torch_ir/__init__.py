@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from torch_ir.converter import convert_exported_program
+from torch_ir.costs import Cost, estimate_cost
 from torch_ir.errors import (
     ConversionError,
     ExecutionError,
@@ -33,12 +34,15 @@ from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.limits import Limits
 from torch_ir.ops.registry import register_executor, register_op
 from torch_ir.serializer import load_ir, save_ir
+from torch_ir.subgraph import extract_subgraph
+from torch_ir.to_program import to_exported_program
 from torch_ir.verifier import VerificationReport, verify_ir, verify_ir_with_state_dict
 from torch_ir.weight_loader import load_weights
 
 __all__ = [
     "IR",
     "ConversionError",
+    "Cost",
     "ExecutionError",
     "ExportError",
     "IRExecutor",
@@ -50,14 +54,17 @@ __all__ = [
     "VerificationReport",
     "WeightLoadError",
     "convert_exported_program",
+    "estimate_cost",
     "execute_ir",
     "export_model",
     "extract_ir",
+    "extract_subgraph",
     "load_ir",
     "load_weights",
     "register_executor",
     "register_op",
     "save_ir",
+    "to_exported_program",
     "verify_ir",
     "verify_ir_with_state_dict",
 ]

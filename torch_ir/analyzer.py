@@ -180,6 +180,8 @@ def _source(trace: str) -> str:
 @functools.cache
 def _short_path(path: str) -> str:
     """The path below its import root, so that every machine extracts the same file."""
+    if not PurePath(path).is_absolute():
+        return path  # it is short already: of a program that was made from an IR
     roots = [root for root in sys.path if root and path.startswith(root.rstrip("/\\") + "/")]
     if roots:
         return PurePath(path).relative_to(max(roots, key=len)).as_posix()

@@ -1,4 +1,4 @@
-"""The command `torch-ir`: extract, info, visualize, run, verify, diff.
+"""The command `torch-ir`: extract, info, visualize, run, verify, diff, extract-subgraph.
 
 Exit codes: 0 success; 1 the verification failed or the files differ; 2 an error.
 Results go to stdout, as JSON with --json; progress and errors go to stderr.
@@ -24,7 +24,9 @@ from rich.console import Console
 from rich.text import Text
 
 from torch_ir.compat import pytree
+from torch_ir.costs import estimate_cost
 from torch_ir.diff import diff_irs
+from torch_ir.engines import ATEN
 from torch_ir.errors import TorchIRError
 from torch_ir.executor import IRExecutor
 from torch_ir.files import write_whole
@@ -34,6 +36,7 @@ from torch_ir.schema import DTYPES
 from torch_ir.serializer import load_ir, save_ir
 from torch_ir.specs import UsageError, build_model, parse_inputs, random_inputs
 from torch_ir.structure import unflatten
+from torch_ir.subgraph import extract_subgraph, record_inputs
 from torch_ir.terminal import one_line, printable
 from torch_ir.verifier import DEFAULT_TOLERANCE, verify_ir_with_state_dict
 from torch_ir.weight_loader import load_weights, weight_files
@@ -139,7 +142,8 @@ def _numel(shape: Sequence[int | str]) -> int:
 
 
 def _info(args: argparse.Namespace) -> int:
-    data = describe(load_ir(args.file))
+    ir = load_ir(args.file)
+    data = describe(ir)
     lines = [
         f"{data['model_name'] or args.file}: {data['nodes']} nodes, "
         f"{data['weight_elements']:,} weights in {data['weights']} tensors "
@@ -154,6 +158,13 @@ def _info(args: argparse.Namespace) -> int:
     lines += [f"  mutates {kind} {target}" for kind, target in data["mutations"]]
     lines += [f"  subgraph {name}: {count} nodes" for name, count in data["subgraphs"].items()]
     lines += [f"{count:7} {op}" for op, count in data["ops"].items()]
+    if args.cost:
+        from torch_ir.visualize.cost_text import cost_table
+
+        with _working(f"estimating the cost of {len(ir.nodes)} nodes"):
+            cost = estimate_cost(ir, _sizes(args))
+        data["cost"] = asdict(cost)
+        lines += cost_table(cost)
     _print(args.json, data, "\n".join(map(one_line, lines)))
     return 0
 
@@ -183,15 +194,18 @@ def _inputs(args: argparse.Namespace, ir: IR) -> tuple[tuple[Any, ...], dict[str
     if args.inputs is not None:
         flat = _read_inputs(Path(args.inputs), ir)
     else:
-        try:
-            sizes = {name: int(size) for name, _, size in (s.partition("=") for s in args.size)}
-        except ValueError as error:
-            raise UsageError(f"--size expects NAME=NUMBER: {error}") from error
-        flat = random_inputs(ir, sizes, args.seed)
+        flat = random_inputs(ir, _sizes(args), args.seed)
     if ir.in_spec is None:
         return tuple(flat), {}
     positional, keyword = unflatten(ir.in_spec, flat)
     return positional, keyword
+
+
+def _sizes(args: argparse.Namespace) -> dict[str, int]:
+    try:
+        return {name: int(size) for name, _, size in (s.partition("=") for s in args.size)}
+    except ValueError as error:
+        raise UsageError(f"--size expects NAME=NUMBER: {error}") from error
 
 
 def _limits(args: argparse.Namespace) -> Limits | None:
@@ -216,6 +230,7 @@ def _run(args: argparse.Namespace) -> int:
             device=args.device,
             allow_ops=args.allow_op,
             limits=_limits(args),
+            engine=args.engine,
         )
     with _working(f"running {len(ir.nodes)} nodes"):
         result = executor.run(positional, keyword)
@@ -276,13 +291,46 @@ def _verify(args: argparse.Namespace) -> int:
             kwargs=keyword,
             node_by_node=args.node_by_node,
             allow_ops=args.allow_op,
+            engine=args.engine,
         )
     _print(args.json, asdict(report), str(report))
     return 0 if passed else 1
 
 
+def _extract_subgraph(args: argparse.Namespace) -> int:
+    path = Path(args.output)
+    _keep_sources(path, Path(args.file))
+    ir = load_ir(args.file)
+    part = extract_subgraph(ir, *args.names)
+    if args.save_inputs is not None:
+        _keep_sources(Path(args.save_inputs), Path(args.file), path)
+        weights = load_weights(args.weights, ir) if args.weights is not None else None
+        positional, keyword = _inputs(args, ir)
+        with _working(f"running {len(ir.nodes)} nodes"):
+            values = record_inputs(ir, part, positional, weights, kwargs=keyword)
+        names = [meta.name for meta in part.graph_inputs]
+        tensors = {name: torch.as_tensor(v) for name, v in zip(names, values, strict=True)}
+        content = safetensors.torch.save({n: t.contiguous().clone() for n, t in tensors.items()})
+        write_whole(Path(args.save_inputs), content)
+    save_ir(part, path)
+    inputs = [[meta.name, meta.describe()] for meta in part.graph_inputs]
+    outputs = [[meta.name, meta.describe()] for meta in part.graph_outputs]
+    data = {"file": str(path), "nodes": len(part.nodes), "inputs": inputs, "outputs": outputs}
+    lines = [f"{path}: {len(part.nodes)} of {len(ir.nodes)} nodes"]
+    lines += [f"  input   {name}: {kind}" for name, kind in inputs]
+    lines += [f"  output  {name}: {kind}" for name, kind in outputs]
+    _print(args.json, data, "\n".join(map(one_line, lines)))
+    return 0
+
+
 def _diff(args: argparse.Namespace) -> int:
-    found = diff_irs(load_ir(args.before), load_ir(args.after), sources=args.sources)
+    before, after = load_ir(args.before), load_ir(args.after)
+    found = diff_irs(before, after, sources=args.sources)
+    if args.html is not None:
+        from torch_ir.visualize import diff_to_html
+
+        _keep_sources(Path(args.html), Path(args.before), Path(args.after))
+        write_whole(Path(args.html), diff_to_html(before, after, found).encode("utf-8"))
     text = "\n".join(one_line(str(change)) for change in found.changes) or str(found)
     _print(args.json, {"changes": [asdict(change) for change in found.changes]}, text)
     return 1 if found else 0
@@ -333,6 +381,15 @@ def _parser() -> argparse.ArgumentParser:
             "only for files that you trust; may be repeated",
         )
 
+    def add_engine(made: argparse.ArgumentParser) -> None:
+        made.add_argument(
+            "--engine",
+            default=ATEN,
+            metavar="NAME",
+            help="what runs the IR: aten (the default), or one that a package offers, such as max "
+            "of torch_max_backend",
+        )
+
     extract = command("extract", _extract, "extract a model's graph without its weights")
     extract.add_argument("model", help=_MODEL_HELP)
     extract.add_argument(
@@ -350,6 +407,18 @@ def _parser() -> argparse.ArgumentParser:
 
     info = command("info", _info, "print a summary of an IR file")
     info.add_argument("file", help=_FILE_HELP)
+    info.add_argument(
+        "--cost",
+        action="store_true",
+        help="also print operations, bytes moved, weights and peak activations of each module",
+    )
+    info.add_argument(
+        "--size",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="with --cost: value of a dynamic size, otherwise a symbol; may be repeated",
+    )
 
     picture = command("visualize", _visualize, "draw the graph of an IR file")
     picture.add_argument("file", help=_FILE_HELP)
@@ -369,6 +438,7 @@ def _parser() -> argparse.ArgumentParser:
         "--max-memory", type=int, metavar="MIB", help="stop before the results need more memory"
     )
     run.add_argument("--max-seconds", type=float, metavar="S", help="stop a run that takes longer")
+    add_engine(run)
     add_allow_op(run)
     add_inputs(run)
 
@@ -382,6 +452,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument(
         "--node-by-node", action="store_true", help="find the first node whose value differs"
     )
+    add_engine(verify)
     add_allow_op(verify)
     add_inputs(verify)
 
@@ -389,6 +460,21 @@ def _parser() -> argparse.ArgumentParser:
     diff.add_argument("before", help=_FILE_HELP)
     diff.add_argument("after", help=_FILE_HELP)
     diff.add_argument("--sources", action="store_true", help="compare source lines too")
+    diff.add_argument("--html", metavar="FILE", help="also draw both graphs as one page")
+
+    part = command(
+        "extract-subgraph", _extract_subgraph, "write a part of an IR file as an IR file of its own"
+    )
+    part.add_argument("file", help=_FILE_HELP)
+    part.add_argument("names", nargs="+", metavar="NAME", help="a node, or the path of a module")
+    part.add_argument("-o", "--output", required=True, help="file to write")
+    part.add_argument(
+        "--save-inputs",
+        metavar="FILE",
+        help="run the whole graph and write the inputs that the part gets to FILE (.safetensors)",
+    )
+    part.add_argument("--weights", help=f"with --save-inputs: {_WEIGHTS_HELP}")
+    add_inputs(part)
     return parser
 
 

@@ -5,6 +5,7 @@
 3. A region that only changes the gradient mode is inlined: an IR always runs without gradients.
 4. Graphs called by cond, while_loop and scan become subgraphs.
 5. Symbols, input and output trees, and mutations are copied from the program.
+6. Nodes that nothing reads are left out if they have no effect (dataflow.py).
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec,
 
 from torch_ir.analyzer import NodeInfo, analyze_node, convert_value, meta_of
 from torch_ir.compat import FakeTensor, HigherOrderOperator, OpOverload
+from torch_ir.dataflow import live_nodes
 from torch_ir.errors import ConversionError
 from torch_ir.functional import functionalize
+from torch_ir.interface import Interface
 from torch_ir.ir import (
     IR,
     GraphRef,
@@ -34,11 +37,12 @@ from torch_ir.ir import (
     TensorRef,
     TreeSpec,
     Value,
+    references,
 )
 from torch_ir.ops import registry
 from torch_ir.structure import from_pytree
 
-__all__ = ["convert_exported_program"]
+__all__ = ["convert_exported_program", "interface_of"]
 
 _UNBOUNDED = 2**62
 """PyTorch has several huge numbers for "no upper bound"; all are larger than this."""
@@ -55,6 +59,16 @@ def convert_exported_program(program: ExportedProgram, model_name: str = "") -> 
     ['aten.relu.default']
     """
     return _ProgramConverter(functionalize(program), model_name).convert()
+
+
+def interface_of(program: ExportedProgram) -> Interface:
+    """How an exported program is called, without its nodes.
+
+    >>> program = torch.export.export(torch.nn.ReLU(), (torch.ones(2),))
+    >>> [meta.describe() for meta in interface_of(program).graph_inputs]
+    ['float32[2]']
+    """
+    return _ProgramConverter(program, "").convert_interface()
 
 
 class _GraphConverter:
@@ -205,7 +219,8 @@ def _convert_subgraph(
     if not isinstance(results, tuple | list):
         results = [results]
     outputs = [convert_value(result, converter.values) for result in results]
-    return Subgraph(inputs, converter.nodes, outputs)
+    read = [ref.name for ref in references(outputs)]
+    return Subgraph(inputs, live_nodes(converter.nodes, read), outputs)
 
 
 class _ProgramConverter:
@@ -218,15 +233,38 @@ class _ProgramConverter:
     def convert(self) -> IR:
         self._placeholders()
         outputs = self.graph.convert_body(self.program.graph)
-        self.ir.nodes = self.graph.nodes
         output_leaves = self._outputs(outputs)
+        results = [meta.name for meta in self.ir.graph_outputs]
+        results += [mutation.value for mutation in self.ir.mutations]
+        self.ir.nodes = live_nodes(self.graph.nodes, results)
+        self._trees(output_leaves)
+        self._symbols()
+        return self.ir
+
+    def convert_interface(self) -> Interface:
+        """Only what a call needs: user inputs, trees and symbols."""
+        nodes = [node for node in self.program.graph.nodes if node.op == "placeholder"]
+        for node, spec in zip(nodes, self.program.graph_signature.input_specs, strict=True):
+            if spec.kind is InputKind.USER_INPUT:
+                self._user_input(node, spec)
+        leaves: list[TreeSpec] = []
+        returned = self.program.graph.output_node().args[0]
+        for value, output in zip(returned, self.program.graph_signature.output_specs, strict=True):
+            if output.kind is OutputKind.USER_OUTPUT and isinstance(value, fx.Node):
+                index = sum(leaf.kind == "leaf" for leaf in leaves)
+                leaves.append(TreeSpec("leaf", index=index))
+            elif output.kind is OutputKind.USER_OUTPUT:
+                leaves.append(TreeSpec("constant", value=_constant_leaf(value)))
+        self._trees(iter(leaves))
+        self._symbols()
+        return Interface.of(self.ir)
+
+    def _trees(self, output_leaves: Iterator[TreeSpec]) -> None:
         call_spec = self.program.call_spec
         if call_spec.in_spec is not None:
             self.ir.in_spec = from_pytree(call_spec.in_spec, iter(self._input_leaves).__next__)
         if call_spec.out_spec is not None:
             self.ir.out_spec = from_pytree(call_spec.out_spec, output_leaves.__next__)
-        self._symbols()
-        return self.ir
 
     def _placeholders(self) -> None:
         nodes = [node for node in self.program.graph.nodes if node.op == "placeholder"]
@@ -329,7 +367,7 @@ class _ProgramConverter:
             self.ir.symbols[str(symbol)] = Symbol(str(symbol), lower, upper)
 
     def _used_symbols(self) -> set[str]:
-        metas = [meta for known in self.graph.known.values() for meta in known]
+        metas = [*self.ir.graph_inputs, *(m for node in self.ir.nodes for m in node.outputs)]
         for graph in self.ir.subgraphs.values():
             metas += [*graph.inputs, *(meta for node in graph.nodes for meta in node.outputs)]
         texts = {size for meta in metas for size in meta.shape if isinstance(size, str)}

@@ -1,4 +1,4 @@
-"""Compares two IRs by the names of their nodes, weights, inputs and outputs."""
+"""Compares two IRs: nodes by their place in the program, all else by name."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from torch_ir.alignment import align
 from torch_ir.ir import IR, OpNode, TensorMeta
 from torch_ir.schema import encode_value
 
@@ -50,6 +51,8 @@ class IRDiff:
 def diff_irs(before: IR, after: IR, *, sources: bool = False) -> IRDiff:
     """The changes from one IR to another; source lines are compared only with `sources`.
 
+    Nodes are named as in `after`. A removed node whose name another node now has is shown with `~`.
+
     >>> from torch_ir.ir import TensorMeta
     >>> a = IR([], [TensorMeta("x", (2,), "int8")], [])
     >>> b = IR([], [TensorMeta("x", (3,), "int8")], [])
@@ -57,6 +60,7 @@ def diff_irs(before: IR, after: IR, *, sources: bool = False) -> IRDiff:
     ~ input x type: int8[2] -> int8[3]
     """
     found = IRDiff()
+    before = align(before, after)
     _compare(
         found,
         "model",

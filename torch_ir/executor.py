@@ -8,22 +8,15 @@ from typing import Any
 
 import torch
 
-from torch_ir.analyzer import dtype_name
+from torch_ir.engines import ATEN, Run, find_engine
 from torch_ir.errors import ExecutionError
+from torch_ir.interface import Interface
 from torch_ir.ir import IR, OpNode, TensorRef
 from torch_ir.limits import Guard, Limits
 from torch_ir.plan import Plan, compile_plan
-from torch_ir.structure import flat_positions, flatten_inputs, unflatten
-from torch_ir.symbols import bind_symbols
 from torch_ir.weight_loader import load_weights, match_weights, needed_weights
 
 __all__ = ["IRExecutor", "execute_ir"]
-
-_NUMBERS: dict[str, tuple[type, ...]] = {
-    "SymInt": (int,),
-    "SymFloat": (float, int),
-    "SymBool": (bool,),
-}
 
 
 class IRExecutor:
@@ -47,8 +40,14 @@ class IRExecutor:
         allow_surplus: bool = False,
         allow_ops: Collection[str] = (),
         limits: Limits | None = None,
+        engine: str = ATEN,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         """The arguments are those of `execute_ir`."""
+        if engine == ATEN and options:
+            raise ExecutionError(f"the engine {ATEN!r} takes no options, got {sorted(options)}")
+        if engine != ATEN and limits is not None:
+            raise ExecutionError(f"limits are for the engine {ATEN!r}; {engine!r} has none")
         if isinstance(allow_ops, str):
             raise ExecutionError(f"allow_ops must be a list of ops: pass [{allow_ops!r}]")
         if weights is not None and weights_path is not None:
@@ -56,6 +55,7 @@ class IRExecutor:
         if weights_path is not None:
             weights = load_weights(weights_path, ir)
         self.ir = ir
+        self.interface = Interface.of(ir)
         self._given = weights
         tensors = match_weights(ir, weights or {}, allow_surplus=allow_surplus)
         if device is None:
@@ -72,8 +72,13 @@ class IRExecutor:
         except (RuntimeError, AssertionError) as error:  # what PyTorch raises for a bad device
             raise ExecutionError(f"device {device} cannot be used: {error}") from error
         self._guard = None if limits is None else Guard(limits)
+        # Also for another engine: it checks the nodes, their order and their ops.
         self._plan = self._compile(allow_ops)
-        self._static = not any(meta.is_dynamic or meta.is_scalar for meta in ir.graph_inputs)
+        self._engine: Run | None = None
+        if engine != ATEN:
+            names = [*(meta.name for meta in needed_weights(ir)), *ir.constants]
+            own = dict(zip(names, self._fixed, strict=True))
+            self._engine = find_engine(engine)(ir, own, dict(options or {}))
 
     def _compile(self, allow_ops: Collection[str]) -> Plan:
         ir = self.ir
@@ -117,17 +122,22 @@ class IRExecutor:
         observe: Callable[[OpNode, Any], None] | None = None,
     ) -> tuple[Any, dict[str, torch.Tensor]]:
         """Run; also return the new contents of mutated buffers (by key) and inputs (by name)."""
-        flat = self._flat_inputs(inputs, dict(kwargs or {}))
+        flat = self._flat_inputs(inputs, kwargs)
         if self._guard is not None:
             self._guard.start()
-        with torch.no_grad():
-            results = self._plan.run(flat + self._fixed, observe)
+        if self._engine is not None:
+            if observe is not None:
+                raise ExecutionError(f"only the engine {ATEN!r} can be observed node by node")
+            results = list(self._engine(flat))
+        else:
+            with torch.no_grad():
+                results = self._plan.run(flat + self._fixed, observe)
         count = len(self.ir.graph_outputs)
         mutated = {
             mutation.target: value
             for mutation, value in zip(self.ir.mutations, results[count:], strict=True)
         }
-        return unflatten(self.ir.out_spec, results[:count]), mutated
+        return self.interface.nest(results[:count]), mutated
 
     def apply_mutations(self, inputs: Sequence[Any], mutated: Mapping[str, torch.Tensor]) -> None:
         """Write the new contents into the caller's own weights and flat inputs, in place."""
@@ -144,57 +154,14 @@ class IRExecutor:
 
     def flatten(self, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> list[Any]:
         """The flat inputs of a call, in the order of `ir.graph_inputs`."""
-        if isinstance(inputs, torch.Tensor):
-            raise ExecutionError("inputs must be a tuple of positional inputs: pass (x,), not x")
-        if self.ir.in_spec is not None:
-            return flatten_inputs(self.ir.in_spec, inputs, dict(kwargs or {}))
-        if kwargs:
-            raise ExecutionError("this IR has no keyword inputs; pass all inputs by position")
-        return list(inputs)
+        return self.interface.flatten(inputs, kwargs)
 
-    def _flat_inputs(self, inputs: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-        flat = self.flatten(inputs, kwargs)
-        metas = self.ir.graph_inputs
-        if len(flat) != len(metas):
-            raise ExecutionError(f"got {len(flat)} inputs, the IR expects {len(metas)}")
-        for i, (meta, value) in enumerate(zip(metas, flat, strict=True)):
-            if meta.is_scalar:
-                self._check_number(i, value)
-                continue
-            if not isinstance(value, torch.Tensor):
-                raise self._wrong(i, f"{type(value).__name__} {value!r:.50}")
-            if value.dim() != len(meta.shape) or dtype_name(value.dtype) != meta.dtype:
-                raise self._wrong(i, f"{dtype_name(value.dtype)}{list(value.shape)}")
-            if self._static and tuple(value.shape) != meta.shape:
-                raise self._wrong(i, f"{dtype_name(value.dtype)}{list(value.shape)}")
-            if value.device != self.device:
+    def _flat_inputs(self, inputs: Sequence[Any], kwargs: Mapping[str, Any] | None) -> list[Any]:
+        flat = self.interface.flat_inputs(inputs, kwargs)
+        for i, value in enumerate(flat):
+            if isinstance(value, torch.Tensor) and value.device != self.device:
                 flat[i] = value.to(self.device)
-        if not self._static:
-            self._bind(flat)
         return flat
-
-    def _bind(self, flat: list[Any]) -> None:
-        pairs = [(m, v) for m, v in zip(self.ir.graph_inputs, flat, strict=True)]
-        tensors = [(meta, value) for meta, value in pairs if not meta.is_scalar]
-        numbers = {m.expr: v for m, v in pairs if m.is_scalar and m.expr and type(v) is int}
-        bind_symbols(
-            self.ir.symbols, [m for m, _ in tensors], [v.shape for _, v in tensors], numbers
-        )
-
-    def _check_number(self, index: int, value: Any) -> None:
-        allowed = _NUMBERS[self.ir.graph_inputs[index].dtype]
-        if type(value) not in allowed:
-            raise self._wrong(index, f"{type(value).__name__} {value!r:.50}")
-
-    def _wrong(self, index: int, actual: str) -> ExecutionError:
-        meta = self.ir.graph_inputs[index]
-        place = f"inputs[{index}]"
-        if self.ir.in_spec is not None:
-            args, kwargs = self.ir.in_spec.children
-            place = (flat_positions(args, "args") | flat_positions(kwargs, "kwargs"))[index]
-        return ExecutionError(
-            f"input {meta.name} ({place}): the IR expects {meta.describe()}, got {actual}"
-        )
 
 
 def execute_ir(
@@ -209,6 +176,8 @@ def execute_ir(
     allow_surplus: bool = False,
     allow_ops: Collection[str] = (),
     limits: Limits | None = None,
+    engine: str = ATEN,
+    options: Mapping[str, Any] | None = None,
 ) -> Any:
     """Run an IR once and return the result in the model's own structure.
 
@@ -221,6 +190,9 @@ def execute_ir(
     allow_ops: ops outside the allowlist that this IR may run all the same, such as
         `aten.segment_reduce`; see docs/ir_security.md.
     limits: memory and time that the run may use; by default as much as it needs.
+    engine: what runs it: "aten", which is PyTorch, or one that an installed package offers, such as
+        "max" of torch_max_backend.
+    options: for that engine.
 
     To run the same IR more than once, use an `IRExecutor`, which compiles it once. Raises
     `ExecutionError`, or its subclass `WeightLoadError`.
@@ -237,6 +209,8 @@ def execute_ir(
         allow_surplus=allow_surplus,
         allow_ops=allow_ops,
         limits=limits,
+        engine=engine,
+        options=options,
     )
     result, mutated = executor.run_with_mutations(inputs, kwargs)
     if apply_mutations:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 
+from torch_ir.buffers import computed_buffers
 from torch_ir.compat import (
     RNN_WEIGHT_LIST,
     FakeTensor,
@@ -183,6 +184,7 @@ def export_model(
         except Exception as error:
             raise ExportError(_explain(model, error)) from error
     _restore_state(program, real)
+    _fill_buffers(program, model)
     return program
 
 
@@ -201,6 +203,17 @@ def _restore_state(program: ExportedProgram, real: dict[str, Any]) -> None:
         for name in table:
             if name in real:
                 table[name] = real[name]
+
+
+def _fill_buffers(program: ExportedProgram, model: torch.nn.Module) -> None:
+    """Give the non-persistent buffers of a model on meta the values that the model computes."""
+    lost = [n for n, value in program.constants.items() if getattr(value, "is_meta", False)]
+    if not lost:
+        return
+    values = computed_buffers(model)
+    for name in lost:
+        if name in values:
+            program.constants[name] = values[name]
 
 
 def _explain(model: torch.nn.Module, error: Exception) -> str:

@@ -229,9 +229,16 @@ class TreeSpec:
     context: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class IR:
-    """A model's graph without its weights."""
+    """A model's graph without its weights.
+
+    `print(ir)` is a summary, `ir.text()` the whole graph.
+
+    >>> x = TensorMeta("x", (2,), "int8")
+    >>> IR([], [x], [x], model_name="identity")
+    <IR identity: 0 nodes, 1 input, 1 output, 0 weights>
+    """
 
     nodes: list[OpNode]
     graph_inputs: list[TensorMeta]
@@ -264,6 +271,22 @@ class IR:
         if self.in_spec is None:
             return []
         return [str(key) for key in self.in_spec.children[1].keys or []]
+
+    def __repr__(self) -> str:
+        from torch_ir.printer import short_text
+
+        return short_text(self)
+
+    def __str__(self) -> str:
+        from torch_ir.printer import summary_text
+
+        return summary_text(self)
+
+    def text(self) -> str:
+        """The whole graph, one line per input, weight, node and output."""
+        from torch_ir.printer import full_text
+
+        return full_text(self)
 
     def save(self, path: str | Path) -> None:
         """Write the IR as JSON; the same as `save_ir`."""

@@ -20,7 +20,7 @@ from torch_ir.compat import DispatchMode, schema_of
 from torch_ir.errors import ExecutionError
 from torch_ir.ops.aten_ops import argument_names
 
-__all__ = ["Guard", "Limits"]
+__all__ = ["Guard", "Limits", "tensors_in"]
 
 _OPERATIONS_PER_SECOND = 10**9
 """Multiplications of a matrix product per second, on a slow core."""
@@ -118,17 +118,18 @@ class Guard(threading.local):
         return True
 
 
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
+def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    """The tensors in an argument or a result, those in nested lists included."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _tensors(item)
+            yield from tensors_in(item)
 
 
 def byte_size(value: Any) -> int:
     """Bytes of all elements of the tensors in a result; a view counts like a copy."""
-    return sum(tensor.numel() * tensor.element_size() for tensor in _tensors(value))
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors_in(value))
 
 
 def _on_meta(value: Any) -> Any:
@@ -175,8 +176,8 @@ _DECOMPOSITIONS = (
 def _multiplications(func: Any, args: Any, result: Any) -> int:
     """An estimate, for ops that take more than a few steps per element."""
     name = schema_of(func).name
-    made = sum(tensor.numel() for tensor in _tensors(result))
-    shapes = [tensor.shape for tensor in _tensors(list(args))]
+    made = sum(tensor.numel() for tensor in tensors_in(result))
+    shapes = [tensor.shape for tensor in tensors_in(list(args))]
     if name in _PRODUCTS and len(shapes) >= 2:
         return made * (shapes[-1][-2] if len(shapes[-1]) > 1 else 1)
     if name in _CONVOLUTIONS and len(shapes) >= 2:

@@ -13,7 +13,7 @@ import glob
 import hashlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError, safe_open
 
+from torch_ir.analyzer import dtype_name
 from torch_ir.decoder import byte_size, constant_of, decode_ir
 from torch_ir.errors import SerializationError
 from torch_ir.files import write_whole
@@ -182,15 +183,24 @@ def _unstorable(error: Exception) -> SerializationError:
     return SerializationError(f"this IR cannot be stored: {reason}")
 
 
-def serialize_ir(ir: IR) -> str:
+def serialize_ir(ir: IR, large: dict[str, torch.Tensor] | None = None) -> str:
     """The IR as one JSON text that contains all constants.
+
+    With `large`, constants of more than 1 KiB are put there instead, for `deserialize_ir`.
 
     >>> ir = IR([], [TensorMeta("x", (2,), "int8")], [TensorMeta("x", (2,), "int8")])
     >>> deserialize_ir(serialize_ir(ir)) == ir
     True
     """
+    apart = {
+        name: tensor
+        for name, tensor in ir.constants.items()
+        if large is not None and tensor.nbytes > INLINE_CONSTANT_BYTES
+    }
+    if large is not None:
+        large.update(apart)
     try:
-        return _Writer(ir).text(None, set())
+        return _Writer(ir).text(None, set(apart))
     except _UNSTORABLE as error:
         raise _unstorable(error) from error
 
@@ -273,14 +283,19 @@ def _parse(text: str | bytes) -> Any:
         raise SerializationError(f"not JSON: {error}") from None
 
 
-def deserialize_ir(text: str) -> IR:
-    """Read and validate an IR from the text that `serialize_ir` wrote."""
+def deserialize_ir(text: str, large: Mapping[str, torch.Tensor] | None = None) -> IR:
+    """Read and validate an IR from the text that `serialize_ir` wrote, and what it put apart."""
     if len(text) > MAX_FILE_BYTES:
         raise SerializationError(
             f"the text has {len(text)} characters; the limit is {MAX_FILE_BYTES}"
         )
 
     def no_file(name: str, meta: TensorMeta) -> torch.Tensor:
+        given = (large or {}).get(name)
+        if given is not None:
+            if dtype_name(given.dtype) != meta.dtype or tuple(given.shape) != meta.shape:
+                raise Invalid(f"the constant {name!r:.60} is not {meta.describe()}")
+            return given
         raise Invalid(f"the constant {name!r:.60} is in the constants file; use load_ir instead")
 
     with paused_gc():

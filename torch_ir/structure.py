@@ -129,7 +129,8 @@ def unflatten(spec: TreeSpec | None, values: Sequence[Any]) -> Any:
     if spec.kind == "namedtuple":
         # A new class of that name with those fields; the model's own class is not imported.
         fields = [str(key) for key in spec.keys or []]
-        return collections.namedtuple(spec.type_name.rpartition(".")[2], fields)(*children)
+        module, _, name = spec.type_name.rpartition(".")
+        return collections.namedtuple(name, fields, module=module or None)(*children)
     if spec.kind == "custom":
         return _unflatten_custom(spec, children)
     return tuple(children)

@@ -11,10 +11,13 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 
+import sympy
+
+from torch_ir.compat import SIZE_FUNCTIONS
 from torch_ir.errors import ExecutionError
 from torch_ir.ir import Symbol, TensorMeta
 
-__all__ = ["bind_symbols", "evaluate", "free_symbols"]
+__all__ = ["bind_symbols", "evaluate", "free_symbols", "symbol_of", "to_sympy"]
 
 MAX_EXPRESSION = 4096
 _MAX_EXPONENT = 64
@@ -87,6 +90,51 @@ def evaluate(expression: str, values: Mapping[str, int]) -> int:
         return _evaluate(_parse(expression), values)
     except (ZeroDivisionError, OverflowError, TypeError, RecursionError) as error:
         raise ValueError(f"{expression!r} has no value for {dict(values)}") from error
+
+
+def to_sympy(expression: str, symbols: Mapping[str, sympy.Symbol] | None = None) -> sympy.Expr:
+    """The expression in sympy's form, of `symbols` or of `symbol_of` each name. Raises ValueError.
+
+    >>> 4 * to_sympy("2*s0 + 1")
+    8*s0 + 4
+    """
+    return _to_sympy(_parse(expression), symbols)
+
+
+def symbol_of(name: str) -> sympy.Symbol:
+    """The symbol of that name in the expressions of `to_sympy`."""
+    return sympy.Symbol(name, integer=True, positive=True)
+
+
+def _to_sympy(node: ast.expr, symbols: Mapping[str, sympy.Symbol] | None) -> sympy.Expr:
+    made = _sympy_node(node, symbols)
+    # sympy computes powers and products of numbers at once, however large they become.
+    if abs(made.as_coeff_Mul()[0]) > _MAX_SIZE:
+        raise ValueError(f"{ast.unparse(node)[:60]!r} has a number larger than any size")
+    return made
+
+
+def _sympy_node(node: ast.expr, symbols: Mapping[str, sympy.Symbol] | None) -> sympy.Expr:
+    match node:
+        case ast.Constant(value=int() | float() as value):
+            return sympy.sympify(value)
+        case ast.Name(id=name) if symbols is None or name in symbols:
+            return symbol_of(name) if symbols is None else symbols[name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_to_sympy(operand, symbols)
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as exponent)):
+            nested = any(isinstance(inner, ast.Pow) for inner in ast.walk(left))
+            if 0 <= exponent <= _MAX_EXPONENT and not nested:
+                return _to_sympy(left, symbols) ** exponent
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() as op, right=right):
+            return _BINARY[type(op)](_to_sympy(left, symbols), _to_sympy(right, symbols))
+        case ast.BinOp(left=left, op=ast.FloorDiv() | ast.Mod() as op, right=right):
+            name = "FloorDiv" if isinstance(op, ast.FloorDiv) else "PythonMod"
+            return SIZE_FUNCTIONS[name](_to_sympy(left, symbols), _to_sympy(right, symbols))
+        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]):
+            if name in SIZE_FUNCTIONS:
+                return SIZE_FUNCTIONS[name](*(_to_sympy(item, symbols) for item in arguments))
+    raise ValueError(f"{ast.unparse(node)!r} is not a size expression")
 
 
 def free_symbols(expression: str) -> set[str]:

@@ -5,23 +5,32 @@ The model and the caller's tensors are left unchanged, also if the model mutates
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from torch_ir.compat import pytree
+from torch_ir.dataflow import weights_behind
+from torch_ir.engines import ATEN
 from torch_ir.errors import TorchIRError
 from torch_ir.executor import IRExecutor
-from torch_ir.ir import IR, OpNode
+from torch_ir.ir import IR, OpNode, TreeSpec
 from torch_ir.reference import reference_values
 from torch_ir.weight_loader import load_weights
 
-__all__ = ["OutputComparison", "VerificationReport", "verify_ir", "verify_ir_with_state_dict"]
+__all__ = [
+    "NodeComparison",
+    "OutputComparison",
+    "VerificationReport",
+    "verify_ir",
+    "verify_ir_with_state_dict",
+]
 
 DEFAULT_TOLERANCE = 1e-4
 
@@ -42,6 +51,31 @@ class OutputComparison:
 
 
 @dataclass(slots=True)
+class NodeComparison(OutputComparison):
+    """Comparison of a node's value, with the place of the node in the model."""
+
+    module_path: str = ""
+    """Dotted path of the module that made the call; "" is the model itself."""
+    module_type: str = ""
+    weights: list[str] = field(default_factory=list)
+    """state_dict keys of the weights that the node reads."""
+    source: str = ""
+    """The line that made the call."""
+
+    def __str__(self) -> str:
+        place = f"{self.module_path or 'the model itself'}"
+        lines = [
+            f"{self.name}: {self.reason}",
+            f"in {place} ({self.module_type})" if self.module_type else f"in {place}",
+        ]
+        if self.weights:
+            lines.append(f"weights: {', '.join(self.weights)}")
+        if self.source:
+            lines.append(f"from {self.source}")
+        return "\n    ".join(lines)
+
+
+@dataclass(slots=True)
 class VerificationReport:
     """The result of `verify_ir`; `str(report)` is a summary."""
 
@@ -49,8 +83,9 @@ class VerificationReport:
     outputs: list[OutputComparison] = field(default_factory=list)
     error_message: str | None = None
     """Why nothing could be compared: the IR failed to run, or its result has another structure."""
-    first_departing_node: OutputComparison | None = None
-    """With `node_by_node`: the first node whose value differs from the model's."""
+    first_departing_node: NodeComparison | None = None
+    """With `node_by_node`: the first node whose value differs from the model's, its module and its
+    weights."""
     nodes_compared: int = 0
 
     @property
@@ -77,8 +112,7 @@ class VerificationReport:
         if self.nodes_compared:
             lines.append(f"  {self.nodes_compared} nodes compared")
         if self.first_departing_node is not None:
-            node = self.first_departing_node
-            lines.append(f"  first node that differs: {node.name}: {node.reason}")
+            lines.append(f"  first node that differs: {self.first_departing_node}")
         return "\n".join(lines)
 
 
@@ -229,6 +263,8 @@ def verify_ir(
     kwargs: Mapping[str, Any] | None = None,
     node_by_node: bool = False,
     allow_ops: Collection[str] = (),
+    engine: str = ATEN,
+    options: Mapping[str, Any] | None = None,
 ) -> tuple[bool, VerificationReport]:
     """Run the IR with the weights of a file, run the model with its own, and compare the results.
 
@@ -260,6 +296,8 @@ def verify_ir(
         kwargs=kwargs,
         node_by_node=node_by_node,
         allow_ops=allow_ops,
+        engine=engine,
+        options=options,
     )
 
 
@@ -275,13 +313,18 @@ def verify_ir_with_state_dict(
     node_by_node: bool = False,
     seed: int = 0,
     allow_ops: Collection[str] = (),
+    engine: str = ATEN,
+    options: Mapping[str, Any] | None = None,
 ) -> tuple[bool, VerificationReport]:
     """Run the IR with these weights, run the model with its own, and compare the results.
 
     Returns whether all values match, and a report. Values match within `atol + rtol * |expected|`.
     Non-persistent buffers, which no state_dict contains, are taken from the model. With
     `node_by_node`, the report names the first node whose value differs. `seed` makes random ops
-    of both runs draw the same numbers. `allow_ops` is as for `execute_ir`.
+    of both runs draw the same numbers. `allow_ops`, `engine` and `options` are as for `execute_ir`.
+
+    With another engine than "aten", `node_by_node` compares its nodes with ATen's: the IR is
+    compiled once more with all its values as results, so that nothing is fused across nodes.
 
     >>> from torch_ir import extract_ir
     >>> model, x = torch.nn.Linear(3, 2), torch.ones(1, 3)
@@ -300,13 +343,15 @@ def verify_ir_with_state_dict(
         seen[node.name] = _copied(value)
 
     try:
-        executor = IRExecutor(ir, weights, allow_surplus=True, allow_ops=allow_ops)
+        executor = IRExecutor(
+            ir, weights, allow_surplus=True, allow_ops=allow_ops, engine=engine, options=options
+        )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             actual, actual_state = executor.run_with_mutations(
                 _copied(tuple(test_inputs)),
                 _copied(keywords),
-                observe=observe if node_by_node else None,
+                observe=observe if node_by_node and engine == ATEN else None,
             )
     except TorchIRError as error:
         report = VerificationReport(False, error_message=str(error))
@@ -318,9 +363,15 @@ def verify_ir_with_state_dict(
                     compare_values(f"mutation of {key}", expected_state[key], value, rtol, atol)
                 )
         report.is_valid = report.error_message is None and all(o.matches for o in report.outputs)
-    if node_by_node:
+    if node_by_node and engine == ATEN:
         with _unchanged(original_model, ir):
-            _find_departure(report, ir, seen, original_model, test_inputs, keywords, rtol, atol)
+            reference = reference_values(
+                ir, original_model, _copied(tuple(test_inputs)), _copied(keywords)
+            )
+        _find_departure(report, ir, reference, seen, rtol, atol)
+    elif node_by_node and report.error_message is None:
+        how = {"allow_ops": allow_ops, "engine": engine, "options": options}
+        _compare_engines(report, ir, weights, (test_inputs, keywords), (rtol, atol), seed, how)
     return report.is_valid, report
 
 
@@ -346,15 +397,12 @@ def _attribute(model: torch.nn.Module, key: str) -> torch.Tensor | None:
 def _find_departure(
     report: VerificationReport,
     ir: IR,
-    seen: dict[str, Any],
-    model: torch.nn.Module,
-    inputs: Sequence[Any],
-    kwargs: dict[str, Any],
+    reference: Mapping[str, Any],
+    seen: Mapping[str, Any],
     rtol: float,
     atol: float,
 ) -> None:
-    """Compare node by node with a new trace of the model, run by PyTorch's own interpreter."""
-    reference = reference_values(ir, model, _copied(tuple(inputs)), _copied(kwargs))
+    """Compare the nodes that both have, in their order; note the first that differs."""
     for node in ir.nodes:
         if node.name not in reference or node.name not in seen:
             continue
@@ -371,5 +419,50 @@ def _find_departure(
         for left, right in pairs:
             comparison = compare_values(place, left, right, rtol, atol)
             if not comparison.matches:
-                report.first_departing_node = comparison
+                report.first_departing_node = NodeComparison(
+                    **asdict(comparison),
+                    module_path=node.module_path,
+                    module_type=node.module_type,
+                    weights=weights_behind(ir, node),
+                    source=node.source,
+                )
                 return
+
+
+def _compare_engines(
+    report: VerificationReport,
+    ir: IR,
+    weights: Mapping[str, torch.Tensor],
+    call: tuple[Sequence[Any], Mapping[str, Any]],
+    tolerance: tuple[float, float],
+    seed: int,
+    how: Mapping[str, Any],
+) -> None:
+    """Compare every value of a run by another engine with that of ATen."""
+    watched = with_all_values(ir)
+    values: list[dict[str, Any]] = []
+    for given in ({"allow_ops": how["allow_ops"]}, how):
+        executor = IRExecutor(watched, weights, allow_surplus=True, **given)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            results = executor.run(_copied(tuple(call[0])), _copied(dict(call[1])))
+        names = [meta.name for meta in watched.graph_outputs]
+        values.append(dict(zip(names, results, strict=True)))
+    _find_departure(report, ir, values[0], values[1], *tolerance)
+
+
+def with_all_values(ir: IR) -> IR:
+    """The IR with the value of every node as a result; a node of several has `getitem` nodes.
+
+    >>> from torch_ir import extract_ir
+    >>> ir = extract_ir(torch.nn.Sequential(torch.nn.ReLU(), torch.nn.Tanh()), (torch.ones(2),))
+    >>> [meta.name for meta in with_all_values(ir).graph_outputs]
+    ['relu', 'tanh']
+    """
+    outputs = [
+        node.outputs[0]
+        for node in ir.nodes
+        if len(node.outputs) == 1 and node.outputs[0].name == node.name
+    ]
+    spec = TreeSpec("tuple", [TreeSpec("leaf", index=i) for i in range(len(outputs))])
+    return dataclasses.replace(ir, graph_outputs=outputs, out_spec=spec, mutations=[])

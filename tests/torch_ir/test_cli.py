@@ -282,3 +282,41 @@ def test_run_with_limits_and_allowed_ops(
     assert main(["run", path, "--max-memory", "1"]) == 2
     assert "Limits.memory_bytes = 1048576" in capsys.readouterr().err
     assert main(["run", path, "--max-seconds", "60"]) == 0
+
+
+def test_info_with_costs(file: Path, capsys: Any) -> None:
+    (symbol,) = load_ir(file).symbols
+    assert main(["info", str(file), "--cost"]) == 0
+    printed = capsys.readouterr().out
+    assert "peak activations" in printed and f"16*{symbol}" in printed
+    assert main(["info", str(file), "--cost", "--size", f"{symbol}=10", "--json"]) == 0
+    cost = output(capsys)["cost"]
+    assert cost["modules"][""]["flops"] == 160 and cost["nodes"]["linear"]["flops"] == 160
+    assert main(["info", str(file), "--cost", "--size", "rows"]) == 2
+
+
+def test_extract_subgraph(file: Path, weights: Path, tmp_path: Path, capsys: Any) -> None:
+    part, inputs = tmp_path / "part.json", tmp_path / "in.safetensors"
+    command = ["extract-subgraph", str(file), "fc", "-o", str(part)]
+    command += ["--save-inputs", str(inputs), "--weights", str(weights), "--json"]
+    assert main(command) == 0
+    found = output(capsys)
+    assert found["nodes"] == 1 and [name for name, _ in found["inputs"]] == ["x"]
+    run = ["run", str(part), "--weights", str(weights), "--inputs", str(inputs)]
+    assert main(run) == 0
+    assert "float32[4, 2]" in capsys.readouterr().out
+    assert main(["extract-subgraph", str(file), "fc", "-o", str(file)]) == 2
+    assert "is an input of this command" in capsys.readouterr().err
+    assert main(["extract-subgraph", str(file), "nothing", "-o", str(part)]) == 2
+    assert "no node and no module 'nothing'" in capsys.readouterr().err
+
+
+def test_diff_as_a_page(file: Path, tmp_path: Path, capsys: Any) -> None:
+    other, page = tmp_path / "other.json", tmp_path / "diff.html"
+    ir = load_ir(file)
+    ir.nodes[-1].op_type = "aten.tanh.default"
+    ir.save(other)
+    assert main(["diff", str(file), str(other), "--html", str(page)]) == 1
+    assert "aten.relu.default -> aten.tanh.default" in capsys.readouterr().out
+    assert page.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert main(["diff", str(file), str(other), "--html", str(other)]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import math
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import sympy
 import torch
 from torch import nn
 from torch.fx import _lazy_graph_module as lazy_graph_module
@@ -141,6 +143,61 @@ def test_trace_in(compat: ModuleType) -> None:
     assert output.fake_mode is mode and output.shape == (2, 4)
 
 
+def test_symbolicsizes(compat: ModuleType) -> None:
+    rows = sympy.Symbol("rows", integer=True, positive=True)
+    sizes = compat.SymbolicSizes()
+    sizes.add(rows, 7)
+    with sizes.mode:
+        x = torch.empty(sizes.size(2 * rows), 3) @ torch.empty(3, 5)
+    assert [sizes.expression(size) for size in x.shape] == [2 * rows, 5]
+    assert sizes.hints == {rows: 7} and sizes.is_general
+    with sizes.mode:
+        torch.empty(sizes.size(rows)) + torch.empty(7)
+    assert not sizes.is_general, "rows has become 7"
+
+
+def test_namedsizes(compat: ModuleType) -> None:
+    """Symbols with the names and ranges of a file; PyTorch decides by the examples, silently."""
+    mode = compat.export_fake_mode()
+    sizes = compat.NamedSizes(mode)
+    rows = sizes.add("rows", 2, 9, hint=4)
+    data = sizes.add_unbacked()
+    assert sizes.symbols()["rows"] is rows and data in sizes.symbols().values()
+    size = sizes.size(rows * 2, 8)
+    with mode, sizes.without_guards():
+        assert str(torch.empty(size, 3).shape[0]) == "2*rows"
+        assert bool(size != 3)
+    assert mode.shape_env.guards == [] and sizes.hint(size) == 8
+    assert sizes.size(sympy.Integer(3), 3) == sizes.hint(3) == 3
+    assert sizes.hint(sizes.any_number("SymInt")) == 2
+    assert isinstance(sizes.any_number("SymFloat"), torch.SymFloat)
+    assert isinstance(sizes.any_number("SymBool"), torch.SymBool)
+    assert sizes.range_of(2, 9).upper == 9 and str(sizes.range_of(2, None).upper) == "int_oo"
+
+
+def test_bind_unbacked(compat: ModuleType) -> None:
+    mode = compat.export_fake_mode()
+    graph = torch.fx.Graph()
+    node = graph.placeholder("x")
+    with mode:
+        node.meta["val"] = torch.empty(3).nonzero()
+    compat.bind_unbacked(mode, node)
+    assert len(node.meta["unbacked_bindings"]) == 1
+
+
+def test_higher_order_op(compat: ModuleType) -> None:
+    assert compat.higher_order_op("cond") is torch.ops.higher_order.cond
+    assert compat.higher_order_op("no_such_op") is None
+    assert compat.higher_order_op("__name__") is None
+
+
+def test_size_functions(compat: ModuleType) -> None:
+    n = sympy.Symbol("n", integer=True, positive=True)
+    half = compat.SIZE_FUNCTIONS["FloorDiv"](n + 1, 2)
+    assert half.subs({n: 4}) == 2
+    assert compat.SIZE_FUNCTIONS["Max"](n, 3).subs({n: 2}) == 3
+
+
 def test_storage_id(compat: ModuleType) -> None:
     a, b = torch.empty(4, device="meta"), torch.empty(4, device="meta")
     assert compat.storage_id(a) == compat.storage_id(a.view(2, 2)) != compat.storage_id(b)
@@ -156,6 +213,37 @@ def test_weight_tables(compat: ModuleType) -> None:
     assert list(buffers) == ["running_mean", "running_var", "num_batches_tracked"]
     parameters["weight"] = X
     assert norm.weight is X, "the tables are the module's own"
+
+
+def test_non_persistent_names(compat: ModuleType) -> None:
+    module = nn.Module()
+    module.register_buffer("kept", X)
+    module.register_buffer("lost", X, persistent=False)
+    assert compat.non_persistent_names(module) == ["lost"]
+    assert list(module.state_dict()) == ["kept"]
+
+
+def test_with_own_tables(compat: ModuleType) -> None:
+    module = nn.Linear(2, 2)
+    copied = compat.with_own_tables(copy.copy(module))
+    copied.weight = nn.Parameter(torch.zeros(2, 2))
+    copied.register_buffer("more", X)
+    copied.child = nn.ReLU()
+    assert module.weight is not copied.weight
+    assert not list(module.buffers()) and not list(module.children())
+
+
+def test_version_of(compat: ModuleType) -> None:
+    tensor = torch.zeros(2)
+    before = compat.version_of(tensor)
+    tensor.add_(1)
+    assert compat.version_of(tensor) > before
+
+
+def test_initialize_module(compat: ModuleType) -> None:
+    import transformers
+
+    assert callable(getattr(transformers.PreTrainedModel, compat.INITIALIZE_MODULE))
 
 
 def test_rnn_weight_list(compat: ModuleType) -> None:

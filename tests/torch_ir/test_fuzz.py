@@ -19,7 +19,7 @@ from torch import nn
 from torch_ir import IR, SerializationError, TorchIRError, execute_ir, extract_ir, load_ir
 from torch_ir.diff import diff_irs
 from torch_ir.serializer import deserialize_ir, serialize_ir
-from torch_ir.visualize import to_dot, to_html, to_mermaid, to_model_explorer
+from torch_ir.visualize import diff_to_html, to_dot, to_html, to_mermaid, to_model_explorer
 
 
 class Model(nn.Module):
@@ -163,6 +163,8 @@ def test_what_loads_can_be_run_drawn_compared_and_saved(text: str, tmp_path: Pat
         with contextlib.suppress(SerializationError):
             loaded.save(tmp_path / "model.json")  # a lone surrogate is no text for a file
         str(diff_irs(whole, loaded))
+        diff_to_html(whole, loaded)
+        str(loaded), repr(loaded), loaded.text()
         for draw in (to_dot, to_html, to_mermaid, to_model_explorer):
             draw(loaded)
     assert used > 100

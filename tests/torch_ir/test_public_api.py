@@ -81,6 +81,10 @@ class Uses:
         with pytest.raises(torch_ir.ExecutionError, match=r"Limits.memory_bytes = 1"):
             torch_ir.execute_ir(case.ir, (X,), case.state, limits=torch_ir.Limits(1))
 
+    def to_exported_program(self, case: Case) -> None:
+        program = torch_ir.to_exported_program(case.ir, case.state)
+        assert case.is_right(program.module()(X))
+
     def verify_ir(self, case: Case) -> None:
         assert torch_ir.verify_ir(case.ir, case.weights, case.model, (X,))[0]
         torch.save({key: value + 1 for key, value in case.state.items()}, case.weights)
@@ -108,6 +112,18 @@ class Uses:
         loaded = torch_ir.IR.load(case.folder / "model.json")
         assert loaded == case.ir and type(loaded) is torch_ir.IR
         assert case.is_right(torch_ir.execute_ir(loaded, (X,), case.state))
+
+    def estimate_cost(self, case: Case) -> None:
+        assert torch_ir.estimate_cost(case.ir).total.flops == 2 * 1 * 2 * 2
+
+    def Cost(self, case: Case) -> None:
+        cost = torch_ir.estimate_cost(case.ir)
+        assert type(cost) is torch_ir.Cost
+        assert cost.total.parameters == 6 and cost.unknown == {}
+
+    def extract_subgraph(self, case: Case) -> None:
+        part = torch_ir.extract_subgraph(case.ir, "linear")
+        assert case.is_right(torch_ir.execute_ir(part, (X,), case.state))
 
     def load_weights(self, case: Case) -> None:
         loaded = torch_ir.load_weights(case.weights, case.ir)
@@ -214,7 +230,7 @@ def test_example_in_docstring(example: doctest.DocTest) -> None:
     assert result.attempted and not result.failed, "".join(report)
 
 
-EXPLAINED = {"IR", "OpNode", "TensorMeta", "VerificationReport"}
+EXPLAINED = {"Cost", "IR", "OpNode", "TensorMeta", "VerificationReport"}
 """Public classes that a user receives; the examples of the functions show them."""
 
 

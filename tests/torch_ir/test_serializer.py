@@ -15,7 +15,7 @@ from torch import nn
 
 from tests.torch_ir.roundtrip import assert_same_ir, save_and_load
 from tests.torch_ir.small_models import AllKinds
-from torch_ir import IR, SerializationError, TensorMeta, execute_ir, extract_ir, load_ir, save_ir
+from torch_ir import IR, SerializationError, TensorMeta, extract_ir, load_ir, save_ir
 from torch_ir import serializer as serializer_module
 from torch_ir.serializer import deserialize_ir, serialize_ir
 
@@ -196,29 +196,6 @@ def test_missing_file_and_folder(tmp_path: Path) -> None:
         load_ir(tmp_path / "none.json")
     with pytest.raises(SerializationError, match="cannot be read"):
         load_ir(tmp_path)
-
-
-GOLDENS = Path(__file__).with_name("goldens")
-
-
-@pytest.mark.parametrize("path", sorted(GOLDENS.glob("v*.json")), ids=lambda path: path.stem)
-def test_files_of_old_versions_keep_loading_and_give_the_same(path: Path) -> None:
-    loaded = load_ir(path)
-    expected = json.loads((GOLDENS / f"expected_{path.stem}.txt").read_text())
-    weights = {
-        loaded.weight_name_mapping[meta.name]: torch.linspace(
-            -1, 1, int(torch.tensor(meta.shape).prod())
-        ).reshape([int(size) for size in meta.shape])
-        for meta in loaded.weights
-    }
-    result = execute_ir(loaded, (X,), weights)
-    for name, values in expected.items():
-        torch.testing.assert_close(result[name].flatten(), torch.tensor(values))
-
-
-def test_there_is_a_golden_of_each_version() -> None:
-    versions = {json.loads(path.read_text())["schema_version"] for path in GOLDENS.glob("v*.json")}
-    assert versions == set(range(1, serializer_module.SCHEMA_VERSION + 1))
 
 
 def test_an_ir_that_cannot_be_written_leaves_nothing(ir: IR, tmp_path: Path) -> None:

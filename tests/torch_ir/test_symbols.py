@@ -8,7 +8,14 @@ from torch import nn
 
 from torch_ir import IR, ExecutionError, TensorMeta, execute_ir, extract_ir
 from torch_ir.ir import Symbol
-from torch_ir.symbols import bind_symbols, evaluate, free_symbols, solve
+from torch_ir.symbols import (
+    bind_symbols,
+    evaluate,
+    free_symbols,
+    solve,
+    symbol_of,
+    to_sympy,
+)
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
@@ -111,3 +118,22 @@ def test_symbols_are_bound() -> None:
         bind_symbols(symbols, metas, [(3, 4), (23,)], {})
     with pytest.raises(ExecutionError, match=r"input b: dimension 0 is 4, which does not match"):
         bind_symbols(symbols, metas, [(3, 4), (4,)], {})
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["s0", "2*s0 + 1", "s0**2 - s0", "(s0 + 7)//4", "Max(3, s0)", "FloorDiv(s0, 2)", "Mod(s0, 4)",
+     "s0 % 3", "-s0 + 20"],
+)  # fmt: skip
+def test_expressions_in_sympys_form_have_the_same_values(expression: str) -> None:
+    for size in (1, 5, 9):
+        expected = evaluate(expression, {"s0": size})
+        assert int(to_sympy(expression).subs({symbol_of("s0"): size})) == expected
+
+
+@pytest.mark.parametrize(
+    "expression", ["__import__('os')", "((s0**64)**64)**64", "s0.real", "f(s0)", "s0**-1", "s0 < 2"]
+)
+def test_only_size_expressions_reach_sympy(expression: str) -> None:
+    with pytest.raises(ValueError, match="not a size expression"):
+        to_sympy(expression)

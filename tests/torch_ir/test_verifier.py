@@ -78,6 +78,20 @@ def test_the_first_departing_node_is_named(ir: IR, model: Model) -> None:
     assert f"first node that differs: {node.name} (aten.layer_norm.default): " in str(report)
 
 
+def test_the_first_departing_node_is_named_with_its_module_and_weights(
+    ir: IR, model: Model
+) -> None:
+    state = dict(model.state_dict())
+    state["last.bias"] = state["last.bias"] + 1
+    _, report = verify_ir_with_state_dict(ir, state, model, (X,), node_by_node=True)
+    node = report.first_departing_node
+    assert node is not None and node.module_path == "last"
+    assert node.weights == ["last.weight", "last.bias"]
+    assert "in last (torch.nn.modules.linear.Linear)" in str(report)
+    assert "weights: last.weight, last.bias" in str(report)
+    assert node.source and f"from {node.source}" in str(report)
+
+
 def test_node_by_node_of_a_decomposed_ir(model: Model) -> None:
     ir = extract_ir(model, (X,), decompose=True)
     passed, report = verify_ir_with_state_dict(

@@ -131,6 +131,8 @@ def resolve_overload(op_type: str) -> OpOverload | None:
     parts = op_type.split(".")
     if len(parts) != 3 or not registry.is_allowed_namespace(parts[0]):
         return None
+    if not all(part.isidentifier() for part in parts):  # PyTorch raises another error for each
+        return None
     namespace, name, overload = parts
     if f"{namespace}.{name}" in DENIED_OPS:
         return None

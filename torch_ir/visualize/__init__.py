@@ -4,7 +4,9 @@ scene.py           an IR as vertices, edges and nested boxes; every format start
 outline.py         the scene cut off at a depth of modules, for mermaid.py and dot.py
 categories.py      categories of ops, for colours and counts
 statistics.py      counts of ops, weights and bytes
+cost_text.py       costs as text, for the viewer and the command line
 mermaid.py, dot.py, html.py (with viewer/), model_explorer.py
+diff_page.py       two IRs as one page, with what differs
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from pathlib import Path
 
 from torch_ir.files import write_whole
 from torch_ir.ir import IR
+from torch_ir.visualize.diff_page import diff_to_html
 from torch_ir.visualize.dot import to_dot
 from torch_ir.visualize.html import to_html
 from torch_ir.visualize.mermaid import to_mermaid
@@ -25,6 +28,7 @@ __all__ = [
     "FORMATS",
     "Statistics",
     "collect_statistics",
+    "diff_to_html",
     "to_dot",
     "to_html",
     "to_mermaid",

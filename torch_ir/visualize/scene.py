@@ -13,16 +13,14 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-import torch
-
-from torch_ir.ir import IR, GraphRef, OpNode, TensorMeta, TensorRef, TreeSpec, Value, references
+from torch_ir.ir import IR, OpNode, TensorMeta, TreeSpec, references
+from torch_ir.printer import render_value
 from torch_ir.visualize.categories import category_of
 
-__all__ = ["Box", "Edge", "Scene", "Vertex", "WeightUse", "build_scene", "plain", "render_value"]
+__all__ = ["Box", "Edge", "Scene", "Vertex", "WeightUse", "build_scene", "plain"]
 
 Kind = Literal["input", "weight", "constant", "op", "output", "mutation"]
 BoxKind = Literal["module", "call", "subgraph"]
@@ -32,9 +30,6 @@ Made = tuple[int, int, TensorMeta]
 """The vertex that produces a value, the position among its outputs, and the metadata."""
 Values = dict[str, list[Made]]
 """Name that an argument may refer to -> its values: all outputs of a node that has several."""
-
-MAX_VALUE_TEXT = 600
-"""Longest text of one argument; a longer one is cut, with a note."""
 
 
 @dataclass(slots=True)
@@ -145,38 +140,6 @@ def plain(text: str) -> str:
         else:
             cleaned.append(char)
     return "".join(cleaned)
-
-
-def render_value(value: Value, weight_keys: Mapping[str, str]) -> str:
-    """One argument as text for a reader; references are `%name`.
-
-    >>> render_value([TensorRef("x"), torch.float16, None], {})
-    '[%x, float16, None]'
-    """
-    text = "".join(_pieces(value, weight_keys))
-    if len(text) > MAX_VALUE_TEXT:
-        return f"{text[:MAX_VALUE_TEXT]}… ({len(text) - MAX_VALUE_TEXT} more characters)"
-    return text
-
-
-def _pieces(value: Value, weight_keys: Mapping[str, str]) -> Iterator[str]:
-    if isinstance(value, TensorRef):
-        yield weight_keys.get(value.name, f"%{value.name}")
-    elif isinstance(value, GraphRef):
-        yield f"graph {value.name}"
-    elif isinstance(value, list | tuple):
-        yield "["
-        for position, item in enumerate(value):
-            if position:
-                yield ", "
-            yield from _pieces(item, weight_keys)
-        yield "]"
-    elif isinstance(value, torch.dtype | torch.layout | torch.memory_format):
-        yield str(value).removeprefix("torch.")
-    elif isinstance(value, torch.device):
-        yield str(value)
-    else:
-        yield repr(value)
 
 
 def build_scene(ir: IR, *, inline_subgraphs: bool = True) -> Scene:

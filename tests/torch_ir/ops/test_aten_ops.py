@@ -56,6 +56,7 @@ def test_ops_are_found_by_name() -> None:
         "os.system.default",
         "prim.Print.default",
         "aten.from_file.default",
+        "aten.\ud800\x00.default",
     ],
 )
 def test_names_that_resolve_to_nothing(name: str) -> None:

@@ -22,6 +22,9 @@ FLAGS = (
 ERRORS = frozenset({"assert", "error", "warning"})
 """Kinds of console messages that count as problems of the page."""
 
+DRAWN = "document.getElementById('status')?.textContent.includes('drawn')"
+"""The viewer has drawn its first picture."""
+
 
 def find() -> str | None:
     """Path of a Chromium, or None."""
@@ -31,7 +34,14 @@ def find() -> str | None:
 class Page:
     """One page in its own browser process. Use as a context manager."""
 
-    def __init__(self, url: str, profile: Path, *, size: tuple[int, int] = (1400, 900)) -> None:
+    def __init__(
+        self,
+        url: str,
+        profile: Path,
+        *,
+        size: tuple[int, int] = (1400, 900),
+        ready: str = DRAWN,
+    ) -> None:
         binary = find()
         assert binary is not None
         read_end, to_browser = os.pipe()
@@ -65,7 +75,7 @@ class Page:
         self.problems: list[str] = []
         try:
             self._attach(size)
-            self.go(url)
+            self.go(url, ready)
         except BaseException:
             self._end()
             raise
@@ -97,16 +107,13 @@ class Page:
         os.close(self.to_browser)
         os.close(self.from_browser)
 
-    def go(self, url: str) -> None:
-        """Load a page of the viewer anew, and wait for its first picture."""
+    def go(self, url: str, ready: str = DRAWN) -> None:
+        """Load a page anew, and wait until it is `ready`, an expression in the page."""
         self.call("Page.navigate", url="about:blank")
         self.requests.clear()
         self.problems.clear()
         self.call("Page.navigate", url=url)
-        self.wait(
-            "document.readyState === 'complete' && "
-            "document.getElementById('status')?.textContent.includes('drawn')"
-        )
+        self.wait(f"document.readyState === 'complete' && {ready}")
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
         """Send one command and wait for its answer; events on the way are noted."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.torch_ir.visualize import graphs
+from torch_ir.costs import estimate_cost
 from torch_ir.visualize import to_html, viewer
 from torch_ir.visualize.html import embed_json, viewer_data
 
@@ -105,7 +106,7 @@ def test_json_is_inert_in_a_script_element():
 def test_the_page_holds_every_fact_of_the_graph():
     ir = graphs.mlp()
     data = page_data(to_html(ir))
-    assert data == json.loads(json.dumps(viewer_data(ir)))
+    assert data == json.loads(json.dumps(viewer_data(ir, estimate_cost(ir))))
     text = data["strings"]
     linear = data["vertices"][1]
     assert text[linear["op"]] == "aten.linear.default"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from graphlib import TopologicalSorter
 
 import pytest
-import torch
 
 from tests.torch_ir.visualize import graphs
 from torch_ir.ir import IR, Mutation, OpNode, TensorMeta, TensorRef, TreeSpec
 from torch_ir.visualize.outline import cut
-from torch_ir.visualize.scene import MAX_VALUE_TEXT, build_scene, plain, render_value
+from torch_ir.visualize.scene import build_scene, plain
 
 
 def test_scene_has_a_vertex_per_node_and_an_edge_per_read():
@@ -160,28 +158,6 @@ def test_a_missing_subgraph_names_the_node():
     ir.subgraphs = {}
     with pytest.raises(ValueError, match="node 'cond' calls subgraph 'true_graph_0'"):
         build_scene(ir)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ([TensorRef("x"), None, 1.5], "[%x, None, 1.5]"),
-        (TensorRef("p_w"), "layer.weight"),
-        (torch.channels_last, "channels_last"),
-        (torch.bfloat16, "bfloat16"),
-        (torch.device("cuda", 1), "cuda:1"),
-        (float("-inf"), "-inf"),
-        ("tanh", "'tanh'"),
-    ],
-)
-def test_arguments_read_like_code(value: object, text: str):
-    assert render_value(value, {"p_w": "layer.weight"}) == text
-
-
-def test_a_long_argument_is_cut_and_says_so():
-    text = render_value(list(range(10_000)), {})
-    assert len(text) < MAX_VALUE_TEXT + 40
-    assert re.search(r"… \(\d+ more characters\)$", text)
 
 
 def test_plain_keeps_text_and_drops_what_no_file_can_carry():

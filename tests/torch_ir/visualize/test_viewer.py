@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.torch_ir.visualize import chromium, graphs
-from torch_ir.ir import IR
+from torch_ir.ir import IR, TensorRef
 from torch_ir.visualize import visualize
 
 pytestmark = pytest.mark.skipif(
@@ -45,7 +45,7 @@ def show(browser: chromium.Page, tmp_path: Path) -> Iterator[Opener]:
 
 
 def symbols(page: chromium.Page) -> int:
-    found = re.match(r"([\d,]+) symbols? of", page.text("status"))
+    found = re.match(r"([\d,]+) of [\d,]+ symbols?", page.text("status"))
     assert found is not None
     return int(found.group(1).replace(",", ""))
 
@@ -93,6 +93,46 @@ def test_the_first_picture(show: Opener):
     statistics = page.text("stats")
     assert "1.07K" in statistics and "4.19 KiB" in statistics and "net.up" in statistics
     assert page.js("document.getElementById('details').hidden")
+
+
+def test_the_status_counts_the_nodes_that_the_statistics_count(show: Opener):
+    page = show(graphs.transformer(2), "open=all")
+    nodes = len(graphs.transformer(2).nodes)
+    assert page.text("status").startswith(
+        f"{nodes + 3} of {nodes + 3} symbols ({nodes} nodes, 2 inputs, 1 output) · "
+    )
+    assert page.js("document.querySelector('#stats .cards b').textContent") == str(nodes)
+
+
+def test_the_status_line_leaves_the_graph_free(show: Opener):
+    page = show(graphs.mlp())
+    box = "(id => document.getElementById(id).getBoundingClientRect())"
+    assert page.js(f"{box}('status').top >= {box}('graph').bottom")
+    assert page.js(f"{box}('status').bottom <= window.innerHeight")
+
+
+def test_names_break_between_their_parts(show: Opener):
+    """Each line of a long module path starts where a part of the path starts."""
+    program = graphs.Program(graphs.tensor("x", 1, 8))
+    path = ".".join(["encoder", "layers", "attention_output_projection"] * 3)
+    y = program.linear(path, TensorRef("x"), 8, (1, 8))
+    page = show(program.ir(y), "select=" + y.name)
+    starts = page.js(
+        """(() => {
+          const found = [];
+          for (const cell of document.querySelectorAll('#stats .name, #details dd')) {
+            const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+            for (let node; (node = walker.nextNode());) {
+              const range = document.createRange();
+              range.selectNodeContents(node);
+              const lines = new Set([...range.getClientRects()].map((area) => area.top));
+              if (lines.size > 1) found.push(node.textContent);
+            }
+          }
+          return found;
+        })()"""
+    )
+    assert starts == [], "a part of a name is on two lines"
 
 
 def test_modules_open_and_close_by_double_click_and_key(show: Opener):
@@ -285,4 +325,4 @@ def test_5000_nodes_stay_usable(show: Opener, make: Callable[[], IR]):
 
 def test_the_empty_graph_opens(show: Opener):
     page = show(IR([], [], []))
-    assert page.text("status").startswith("0 symbols of 0 nodes")
+    assert page.text("status").startswith("0 of 0 symbols (0 nodes)")

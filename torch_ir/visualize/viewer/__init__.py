@@ -5,6 +5,7 @@ nets.js      the values that are visible between items, given the open boxes
 layout.js    the layout of each open box, innermost first: layers, order, positions, lanes
 drawing.js   the canvas; draws only what is on the screen
 panels.js    details, statistics, search
+changes.js   a page that compares two graphs: the list of changes, their marks
 input.js     pointer, keys, the fragment of the address
 
 The script uses no library and no network. The names in a graph may come from untrusted files, so
@@ -17,7 +18,7 @@ from importlib import resources
 
 __all__ = ["page", "script", "style"]
 
-PARTS = ("data.js", "nets.js", "layout.js", "drawing.js", "panels.js", "input.js")
+PARTS = ("data.js", "nets.js", "layout.js", "drawing.js", "panels.js", "changes.js", "input.js")
 
 
 def page() -> str:

@@ -77,6 +77,10 @@ for (const [index, edge] of data.edges.entries()) {
   vertices[edge[0]].outs.push(index);
   vertices[edge[1]].ins.push(index);
 }
+/* What the symbols are: "78 nodes, 2 inputs, 1 output". The nodes are those that the statistics count. */
+const kinds = [["op", "node"], ["input", "input"], ["constant", "constant"], ["weight", "weight"], ["output", "output"], ["mutation", "mutation"]]
+  .map(([kind, word]) => [vertices.filter((v) => v.raw.kind === kind).length, word])
+  .filter(([number, word]) => number || word === "node").map(([number, word]) => plural(number, word)).join(", ");
 const maxDepth = boxes.reduce((most, box) => Math.max(most, box.depth), 0);
 
 function plural(number, word) { return `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`; }

@@ -22,10 +22,11 @@ function render() {
   const later = [];
   drawInside(top, screen, lit, later);
   for (const paint of later) paint();
+  if (diff) for (const item of new Set(changed.map(showing))) if (!outside(item, screen)) markChange(item);
   for (const item of hits) outline(showing(item), hue.hit, 2.5);
   if (selected) outline(showing(selected), hue.accent, 2.5);
   timing.draw = performance.now() - t0;
-  byId("status").textContent = `${plural(drawnItems, "symbol")} of ${plural(vertices.length, "node")} · laid out in ${(timing.nets + timing.layout).toFixed(0)} ms · drawn in ${timing.draw.toFixed(0)} ms · ${Math.round(k * 100)} %`;
+  byId("status").textContent = `${drawnItems.toLocaleString("en")} of ${plural(vertices.length, "symbol")} (${kinds}) · laid out in ${(timing.nets + timing.layout).toFixed(0)} ms · drawn in ${timing.draw.toFixed(0)} ms · ${Math.round(k * 100)} %`;
   frameMap(screen);
 }
 

@@ -117,6 +117,7 @@ const KEYS = [
   ["/", "search"], ["Enter", "in the search: show the match; otherwise open or close the module"], ["↑ ↓", "select an input, or a reader (without a selection: pan)"],
   ["← →", "select a neighbour (without a selection: pan)"], ["Shift + arrows", "pan"], ["+ −", "zoom"], ["0", "show everything"],
   ["] [", "open or close one level of modules"], ["s", "statistics"], ["d", "light or dark"], ["Backspace", "select the enclosing module"], ["Esc", "clear the selection"],
+  ...(data.diff ? [["n p", "select the next or previous change"]] : []),
 ];
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -136,6 +137,7 @@ document.addEventListener("keydown", (event) => {
   else if (event.key === "[") openTo(Math.max(0, level - 1));
   else if (event.key === "d") byId("theme").click();
   else if (event.key === "s") tab("stats");
+  else if (diff && (event.key === "n" || event.key === "p")) nextChange(event.key === "n" ? 1 : -1);
   else if (event.key === "?") byId("keys").click();
   else if (event.key === "Escape") { hits = new Set(); select(null); }
   else if (event.key === "Enter") { const item = selected && showing(selected); if (item && item.isBox) { toggle(item); select(item); } }
@@ -177,7 +179,7 @@ for (const [id, action] of Object.entries({
   all: () => openTo(maxDepth), none: () => openTo(0), fit: () => fit(true),
   theme: () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"),
   keys: () => byId("help").showModal(),
-  "tab-details": () => tab("details"), "tab-stats": () => tab("stats"),
+  "tab-details": () => tab("details"), "tab-stats": () => tab("stats"), "tab-changes": () => tab("changes"),
 })) byId(id).addEventListener("click", action);
 {
   const list = make("dl");
@@ -207,7 +209,9 @@ root.dataset.theme = prefersDark.matches ? "dark" : "light";
 hue = HUES[root.dataset.theme];
 resize();
 showStatistics();
+showChanges();
 showDetails();
+tab(home);
 openTo(firstDepth());
 fromFragment();
 render();

@@ -11,6 +11,11 @@ function make(tag, props, ...children) {
   for (const child of children) if (child !== null && child !== undefined) element.append(child);
   return element;
 }
+/* A name that may be broken after a dot, an underscore or a slash, and nowhere else while there is room. */
+function broken(element, name) {
+  name.split(/(?<=[._/:])/).forEach((piece, i) => { if (i) element.append(document.createElement("wbr")); element.append(piece); });
+  return element;
+}
 function say(message) { byId("live").textContent = message; }
 function goTo(item, focus) {
   reveal(item);
@@ -18,15 +23,16 @@ function goTo(item, focus) {
   centre(item);
   if (focus) canvas.focus();
 }
+const home = data.diff ? "changes" : "stats"; // the panel that is shown while nothing is selected
 function select(item) {
   selected = item;
-  tab(item ? "details" : "stats");
+  tab(item ? "details" : home);
   showDetails();
   if (item) say(item.isBox ? `${item.title}, ${item.sub}` : `${item.title}, ${text(item.raw.name)}, ${item.sub}`);
   draw();
 }
 function tab(name) {
-  for (const id of ["details", "stats"]) {
+  for (const id of ["details", "stats", "changes"]) {
     byId(id).hidden = id !== name;
     byId("tab-" + id).setAttribute("aria-selected", String(id === name));
   }
@@ -45,16 +51,18 @@ function crumbs(item) {
 function section(title, ...content) { return [make("h3", { textContent: title }), ...content]; }
 function pairs(rows) {
   const list = make("dl");
-  for (const [key, value] of rows) list.append(make("dt", { textContent: key }), make("dd", { class: "mono", textContent: value }));
+  for (const [key, value] of rows) list.append(broken(make("dt"), key), broken(make("dd", { class: "mono" }), value));
   return list;
 }
+/* Pairs of texts, from a flat list of their numbers. */
+function texts(numbers) { return numbers.flatMap((key, i) => (i % 2 ? [] : [[text(key), text(numbers[i + 1])]])); }
 function itemList(entries) {
   const list = make("ul", { class: "list" });
   const add = (from, to) => {
     for (const [item, prefix, detail] of entries.slice(from, to)) {
       list.append(make("li", null,
         prefix ? make("span", { class: "sub", textContent: prefix + " " }) : null,
-        make("button", { class: "link", textContent: item.isBox ? item.title : text(item.raw.name), click: () => goTo(item) }),
+        broken(make("button", { class: "link", click: () => goTo(item) }), item.isBox ? item.title : text(item.raw.name)),
         detail ? make("span", { class: "mono", textContent: " " + detail }) : null));
     }
     if (entries.length > to) {
@@ -74,16 +82,17 @@ function showDetails() {
     panel.append(make("p", { class: "sub", textContent: "Nothing is selected. Click a symbol, or press / to search." }));
     return;
   }
-  panel.append(make("h2", { textContent: item.title || "·" }));
+  panel.append(broken(make("h2"), item.title || "·"));
   if (item.isBox) boxDetails(panel, item);
   else vertexDetails(panel, item);
 }
 
 function vertexDetails(panel, item) {
   const raw = item.raw;
-  panel.append(make("p", { class: "sub mono", textContent: raw.kind === "op" ? text(raw.op) : raw.kind }));
+  panel.append(broken(make("p", { class: "sub mono" }), raw.kind === "op" ? text(raw.op) : raw.kind));
   const where = crumbs(item);
   if (where) panel.append(where);
+  if (raw.change) panel.append(...section(`Changes: ${raw.change}`, ...changesOf(item)));
   panel.append(...section("Node", pairs([
     ["name", text(raw.name)],
     ...(raw.kind === "op" ? [["category", item.category], ["module", raw.path === undefined ? "(root)" : text(raw.path)]] : []),
@@ -91,6 +100,7 @@ function vertexDetails(panel, item) {
   if (raw.out.length) panel.append(...section(raw.out.length === 1 ? "Output" : "Outputs", pairs(raw.out.map((shape, i) => [raw.out.length === 1 ? "value" : String(i), text(shape)]))));
   if (raw.args && raw.args.length) panel.append(...section("Arguments", pairs(raw.args.map(([key, value]) => [text(key), text(value)]))));
   if (raw.weights) panel.append(...section("Weights", pairs(raw.weights.flatMap(([argument, key, shape, , size]) => [[text(argument), `${text(key)}\u2003${text(shape)}\u2003${bytes(size)}`]]))));
+  if (raw.cost) panel.append(...section("Cost", pairs(texts(raw.cost))));
   if (item.ins.length) panel.append(...section("Inputs", itemList(item.ins.map((i) => [vertices[data.edges[i][0]], text(data.edges[i][4]), text(data.edges[i][3])]))));
   if (item.outs.length) panel.append(...section("Read by", itemList(item.outs.map((i) => [vertices[data.edges[i][1]], "", text(data.edges[i][4])]))));
   if (raw.source !== undefined) panel.append(...section("Source", make("pre", { textContent: text(raw.source) })));
@@ -98,7 +108,7 @@ function vertexDetails(panel, item) {
 
 function boxDetails(panel, box) {
   const full = text(box.raw.type);
-  panel.append(make("p", { class: "sub mono", textContent: full || box.raw.kind }));
+  panel.append(broken(make("p", { class: "sub mono" }), full || box.raw.kind));
   const where = crumbs(box);
   if (where) panel.append(where);
   panel.append(make("div", { class: "actions" },
@@ -118,6 +128,7 @@ function boxDetails(panel, box) {
     ["path", text(box.raw.path)], ["ops", box.ops.toLocaleString("en")],
     ["weights", seen.size ? `${plural(seen.size, "tensor")}, ${count(box.elements)}, ${bytes(size)}` : "none"],
   ])));
+  if (box.raw.cost.length) panel.append(...section("Cost", pairs(texts(box.raw.cost))));
   if (enter.size) panel.append(...section("Inputs", itemList([...enter.values()])));
   if (leave.size) panel.append(...section("Outputs", itemList([...leave.values()])));
   panel.append(...section("Ops", bars([...ops].sort((a, b) => b[1] - a[1]).map(([op, number]) => ({ name: op, value: number, shown: String(number), click: () => query(op) })))));
@@ -136,7 +147,7 @@ function bars(rows, most = 14) {
       const fill = make("i");
       fill.style.width = `${(row.value / largest) * 100}%`;
       list.append(make("button", { class: "row", title: row.title || "", click: row.click }, fill,
-        make("span", { class: "name", textContent: row.name }), make("span", { class: "num", textContent: row.shown })));
+        broken(make("span", { class: "name" }), row.name), make("span", { class: "num", textContent: row.shown })));
     }
     if (rows.length > to) {
       const more = make("button", { class: "link", textContent: `${rows.length - to} more`, click: () => { more.remove(); add(to, rows.length); } });
@@ -150,18 +161,21 @@ function bars(rows, most = 14) {
 function showStatistics() {
   const s = data.statistics, panel = byId("stats");
   const card = (value, name) => make("div", null, make("b", { textContent: value }), make("span", { textContent: name }));
-  panel.append(make("h2", { textContent: data.model }), make("div", { class: "cards" },
+  panel.append(broken(make("h2"), data.model), make("div", { class: "cards" },
     card(s.nodes.toLocaleString("en"), "nodes"), card(String(s.ops.length), "different ops"),
     card(count(s.weights[2]), "parameters and buffers"), card(bytes(s.weights[3]), "weight bytes"),
     card(`${s.inputs} → ${s.outputs}`, "inputs → outputs"), card(bytes(s.constants[3]), plural(s.constants[1], "constant"))));
-  if (s.weights[1]) panel.append(...section("Parameters by module", ...moduleRows(s)));
+  if (s.weights[1]) panel.append(...section("Parameters by module", ...moduleRows(s.modules, (elements, size) => `${count(elements)} · ${bytes(size)}`, "tensor")));
+  panel.append(...section("Cost", pairs(s.cost.rows)));
+  if (s.cost.unknown) panel.append(make("p", { class: "sub", textContent: `not counted: ${plural(s.cost.unknown, "node")} (see their details)` }));
+  if (s.cost.modules[0][2]) panel.append(...section(`Operations by module${s.cost.sizes && ` (${s.cost.sizes})`}`, ...moduleRows(s.cost.modules, (flops, moved) => `${count(flops)} · ${bytes(moved)}`, "node")));
   panel.append(...section("Ops", bars(s.ops.map(([op, number]) => ({ name: op, value: number, shown: number.toLocaleString("en"), click: () => query(op) })))));
   if (s.dtypes.length) panel.append(...section("Weights by dtype", bars(s.dtypes.map(([name, tensors, elements, size]) => ({ name, value: size, shown: bytes(size), title: `${plural(tensors, "tensor")}, ${elements.toLocaleString("en")} elements`, click: () => query(name) })))));
 }
 /* At most a dozen rows that add up to the whole: the largest is split while there is room. */
-function moduleRows(s) {
+function moduleRows(modules, format, unit) {
   const kids = new Map();
-  for (const row of s.modules) {
+  for (const row of modules) {
     if (row[0] === "") continue;
     const cut = row[0].lastIndexOf("."), parent = cut < 0 ? "" : row[0].slice(0, cut);
     if (!kids.has(parent)) kids.set(parent, []);
@@ -172,14 +186,14 @@ function moduleRows(s) {
     const own = [1, 2, 3].map((i) => row[i] - below.reduce((sum, part) => sum + part[i], 0));
     return below.length && own[0] ? [...below, [`${row[0]} (itself)`.trim(), ...own]] : below;
   };
-  let rows = [s.modules[0]];
+  let rows = [modules[0]];
   for (;;) {
     const largest = rows.reduce((most, row) => (row[2] > most[2] ? row : most)), below = parts(largest);
     if (!below.length || rows.length - 1 + below.length > 12) break;
     rows = rows.flatMap((row) => (row === largest ? below : [row]));
   }
   return [bars(rows.map(([path, tensors, elements, size]) => ({
-    name: path || "(root)", value: elements, shown: `${count(elements)} · ${bytes(size)}`, title: plural(tensors, "tensor"),
+    name: path || "(root)", value: elements, shown: format(elements, size), title: plural(tensors, unit),
     click: () => { const box = boxes.find((b) => text(b.raw.path) === path); if (box) goTo(box); else query(path); },
   })))];
 }
