@@ -27,6 +27,15 @@ def _blind(mask):
     return mask
 
 
+def _rows(heads=4, length=7, width=16):
+    return t(2, length, heads, width, low=-1, high=1, prepare=lambda x: x.transpose(1, 2))
+
+
+def _unfilled(mask):
+    mask[..., 41:] = -math.inf
+    return mask
+
+
 def gradients(query, key, value, *, is_causal=False, attn_mask=None):
     """Forward and backward together: the backward op wants the forward's own outputs."""
     out, logsumexp = flash(query, key, value, 0.0, is_causal, attn_mask=attn_mask)
@@ -86,9 +95,17 @@ ROWS = [
         raises=AssertionError,
         match=r"Mismatched elements: 16 / 896 .*\n.* difference: nan at index \(0, 0",
     ),
+    # As a product gives them: the heads of a token are neighbours in memory.
+    OpCase(only_output, (_rows(), _rows(), _rows())),
+    OpCase(only_output, (_rows(), *[_rows(length=9)] * 2), {"is_causal": True}),
+    OpCase(only_output, (_rows(), *[_rows(heads=2, length=9)] * 2), {"attn_mask": FULL_MASK}),
+    OpCase(only_output, (_rows(length=1), *[_rows(heads=2, length=33)] * 2)),
+    OpCase(only_output, (_rows(), _x(), _rows())),
+    # One query and many keys, some of which are hidden, as with a cache that is not full.
     OpCase(
         only_output,
-        tuple(t(2, 7, 4, 16, low=-1, high=1, prepare=lambda x: x.transpose(1, 2)) for _ in "qkv"),
+        (_x(length=1, width=72), *[_x(heads=2, length=70, width=72)] * 2),
+        {"attn_mask": t(1, 1, 1, 70, prepare=_unfilled)},
     ),
     OpCase(flash, QKV, dtypes=FLOATS),
     OpCase(flash, LONGER, {"is_causal": True}),

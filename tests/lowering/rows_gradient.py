@@ -1,13 +1,14 @@
-"""Gradients that we decompose ourselves (`gradients.py`), `_foreach_*`, fma."""
+"""Gradients of losses, those that we decompose (`gradients.py`), `_foreach_*`, fma."""
 
 from __future__ import annotations
 
 import math
 
 import torch
+from torch._inductor.inductor_prims import fma
 
 from tests.lowering.cases import OpCase, t
-from torch_max_backend.compat.torch import fma
+from torch_max_backend.program.own_ops import cross_entropy_backward
 
 aten = torch.ops.aten
 BOTH = [torch.float32, torch.float64]
@@ -54,6 +55,16 @@ def repeated(x):
     return torch.cat([x, x[:1]])
 
 
+CLASSES = t(values=[3, 0, -100, 20, 5, 5], dtype=torch.int64)
+
+
+def entropy(op, logits, classes, grad, weight, reduction, ignored):
+    """The gradient of the logarithms, or of the logits, with the forward's own total."""
+    logarithms = logits.log_softmax(1)
+    _, total = aten.nll_loss_forward(logarithms, classes, weight, reduction, ignored)
+    return op(grad, logarithms, classes, weight, reduction, ignored, total)
+
+
 LISTS = [t(3, 4, low=0.5), t(5, low=0.5), t(low=0.5)]
 OTHERS = [t(3, 4, low=0.5), t(5, low=0.5), t(low=0.5)]
 
@@ -83,6 +94,15 @@ def foreach(lists, others, number, numbers):
 
 
 ROWS = [
+    *(
+        OpCase(entropy, (op, t(6, 21), CLASSES, grad, weight, reduction, ignored), dtypes=BOTH)
+        for op in (aten.nll_loss_backward.default, cross_entropy_backward.default)
+        for grad, weight, reduction, ignored in (
+            (t(), None, 1, -100),
+            (t(6), t(21, low=0.1), 0, -100),
+            (t(), t(21, low=0.1), 1, 5),
+        )
+    ),
     OpCase(aten.masked_scatter_backward.default, (t(3, 4), t(3, 4, dtype=torch.bool), [4, 5])),
     *(OpCase(cdist, (t(3, 4), t(5, 4), p), dtypes=BOTH) for p in (2.0, 0.0, 1.0, 1.5, math.inf)),
     OpCase(cdist_of_itself, (t(3, 4), 2.0)),

@@ -20,6 +20,15 @@ def _channel(c, dtype=None):
 ALL_GRADS = [True, True, True]
 C = 4
 
+
+def _layer_norm_gradient(grad, x, dims, weight, bias):
+    """The backward op takes the forward's own statistics."""
+    _, mean, rstd = aten.native_layer_norm(x, dims, weight, bias, 1e-5)
+    wanted = [True, weight is not None, bias is not None]
+    grads = aten.native_layer_norm_backward(grad, x, dims, mean, rstd, weight, bias, wanted)
+    return [grad for grad, kept in zip(grads, wanted, strict=True) if kept]
+
+
 ROWS = [
     OpCase(aten._batch_norm_no_update.default, (_image(C, 5), *[_channel(C)] * 4, 0.1, 1e-5)),
     OpCase(
@@ -112,6 +121,20 @@ ROWS = [
         aten.native_layer_norm.default, (t(3, 4, 6), [4, 6], t(4, 6), None, 1e-5), dtypes=FLOATS
     ),
     OpCase(aten.native_layer_norm.default, (t(3, 4, 6), [6], None, None, 1e-5)),
+    *(
+        OpCase(_layer_norm_gradient, (t(*size), t(*size), dims, *scale), dtypes=FLOATS)
+        for size, dims, scale in (
+            ((3, 4, 37), [37], (_channel(37), _channel(37))),
+            ((150, 2, 5), [2, 5], (t(2, 5), t(2, 5))),
+            ((7, 16), [16], (None, None)),
+            ((0, 6), [6], (_channel(6), _channel(6))),
+        )
+    ),
+    OpCase(
+        aten.native_layer_norm_backward.default,
+        (t(3, 6), t(3, 6), [6], t(3, 1), t(3, 1), _channel(6), None, [True, True, False]),
+        outputs=(0, 1),
+    ),
     OpCase(
         torch.nn.functional.layer_norm, (t(3, 4, 6), [6], _channel(6), _channel(6)), dtypes=FLOATS
     ),

@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from tests.testing.image_networks import NETWORKS, All, make
+from tests.testing.image_networks import NETWORKS, All, make, one_convolution
 from tests.testing.table import Compiled, Table
+from torch_max_backend import compile_stats
+from torch_max_backend.program import image_program, own_ops
 
 pytestmark = pytest.mark.xdist_group("image-program")
 TABLE = Table()
@@ -33,6 +35,21 @@ IMAGE = torch.randn(1, 3, 16, 16)
 TABLE.rows["pooled"] = (_without_grad(POOLED), (IMAGE,), {"dynamic": False})
 LAST = IMAGE.contiguous(memory_format=torch.channels_last)
 TABLE.rows["channels last"] = (_without_grad(POOLED), (LAST,), {"dynamic": False})
+
+
+MANY = nn.Sequential(
+    nn.Conv2d(20, 40, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(40, 17, 1)
+).eval()
+IMAGES = torch.randn(3, 20, 24, 25)
+torch._dynamo.mark_dynamic(IMAGES, 0)
+TABLE.rows["any batch"] = (_without_grad(MANY), (IMAGES,), {})
+TIMED = one_convolution(torch.randn(2, 30, 40, 7), torch.randn(21, 30, 1, 1))
+
+
+@TABLE.add(TIMED[0], TIMED[1], dynamic=False)
+def timed(x: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    program, outputs = image_program.timed(TIMED[2], TIMED[6])
+    return own_ops.image_program(x, weights, program, *TIMED[3:6], outputs, TIMED[7])
 
 
 @pytest.fixture(scope="module")
@@ -78,3 +95,19 @@ def test_results_are_not_the_memory_of_a_later_call(compiled: dict[str, Compiled
     copy = kept.clone()
     function(second)
     assert torch.equal(kept, copy)
+
+
+def test_instructions_are_timed(compiled: dict[str, Compiled]) -> None:
+    result = compiled["timed"](TIMED[0], TIMED[1])
+    values, times = result[:, : TIMED[6]], result[0, TIMED[6] :]
+    torch.testing.assert_close(values, own_ops.image_program(*TIMED))
+    assert times.shape == (3,) and times.min() >= 0 and times.sum() > 0
+
+
+@pytest.mark.parametrize("images", [2, 3, 8])
+def test_any_number_of_images(compiled: dict[str, Compiled], images: int) -> None:
+    function = compiled["any batch"]
+    x = torch.randn(images, *IMAGES.shape[1:])
+    before = compile_stats()["graphs"]
+    torch.testing.assert_close(function(x), function.eager(x), rtol=1e-5, atol=1e-5)
+    assert compile_stats()["graphs"] == before, "it was compiled again"

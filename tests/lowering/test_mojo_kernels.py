@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 import pytest
-from max.graph import ops
+import torch
+from max.graph import Module, ops
 
 from tests.lowering.cases import Row
 from tests.lowering.test_ops import ROWS
 from tests.testing.graph_of_call import OpCall, lowered
-from torch_max_backend.lowering import mojo_kernels
+from tests.testing.programs import written
+from torch_max_backend.compat.max import in_default_mlir_context
+from torch_max_backend.errors import LoweringError
+from torch_max_backend.lowering import devices, graph_builder, mojo_kernels
 from torch_max_backend.lowering.registry import decomposition_table
 
 
@@ -32,19 +37,45 @@ def _by_novelty() -> list[Row]:
     return new + [row for row in cases.values() if row not in new]
 
 
+@in_default_mlir_context
+def lower_what_is_written() -> None:
+    """A row has no arguments that change; tests/runtime and tests/training run these on MAX."""
+    cache, index, lines = torch.zeros(1, 2, 8, 4), torch.tensor([5]), torch.ones(1, 2, 1, 4)
+    for program in (
+        written(lambda *args: (torch.index_copy(args[0], 2, *args[1:]),), cache, index, lines),
+        written(lambda p, g: ((p - g * 0.1) * 0.5 + 1,), lines, lines),
+    ):
+        lowerings, kernels = graph_builder.lowerings(program), mojo_kernels.packages()
+        graph_builder.build(program, lowerings, Module(), "written", kernels)
+
+
 def test_every_kernel_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = registered_kernels()
     assert missing
-    custom = ops.custom
+    custom, inplace_custom = ops.custom, ops.inplace_custom
 
     def spy(name: str, *args: object, **kwargs: object) -> object:
         missing.discard(name)
         return custom(name, *args, **kwargs)
 
+    def spy_in_place(name: str, *args: object, **kwargs: object) -> object:
+        missing.discard(name)
+        return inplace_custom(name, *args, **kwargs)
+
     monkeypatch.setattr(ops, "custom", spy)
+    monkeypatch.setattr(ops, "inplace_custom", spy_in_place)
     table = decomposition_table()
     for row in _by_novelty():
         if not missing:
             break
         lowered(OpCall(row.case.op, *row.arguments()), table)
+    lower_what_is_written()
+    monkeypatch.setattr(devices, "is_gpu", lambda device: True)  # kernels of `gpu_forms.py`
+    integers = [row for row in ROWS if row.table == "matmul" and row.dtype is torch.int64]
+    for row in [*_by_novelty(), *integers]:
+        if not missing:
+            break
+        if row.table in ("matmul", "convolution"):
+            with contextlib.suppress(LoweringError):  # of ops for CPUs
+                lowered(OpCall(row.case.op, *row.arguments()), table)
     assert not missing, f"no row in tests/lowering reaches {sorted(missing)}"

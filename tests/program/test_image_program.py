@@ -11,7 +11,7 @@ from torch_max_backend.lowering import mojo_kernels
 from torch_max_backend.program import image_program
 from torch_max_backend.program.image_program import Instruction, Step, Then, View, What, decode
 
-VIEW = View(7, 100, 20, 4)
+VIEW = View(7, 100, 20, 4, 3)
 LINE = Instruction(
     What.CONVOLUTION,
     (2, 5, 5, 3),
@@ -25,12 +25,20 @@ LINE = Instruction(
     64,
     1,
     (Step(Then.ADD_CHANNELS, 12), Step(Then.ADD_IMAGE, 0, VIEW), Step(Then.CLAMP, 4)),
+    True,
+    False,
 )
 
 
 def test_numbers_and_back() -> None:
     numbers = LINE.encode()
     assert len(numbers) == image_program.LENGTH and decode(numbers) == LINE
+
+
+def test_a_timed_program_ends_with_the_times() -> None:
+    program, outputs = image_program.timed([*LINE.encode(), *LINE.encode()], 10)
+    last = decode(program[-image_program.LENGTH :])
+    assert (last.what, last.at, outputs) == (What.TIMES, 10, 12)
 
 
 def test_pixels_in_one_row() -> None:
@@ -51,7 +59,7 @@ def test_pixels_in_one_row() -> None:
 
 @pytest.mark.parametrize("names", [What, Then])
 def test_the_kernel_has_the_same_numbers(names: type) -> None:
-    text = (Path(mojo_kernels.SOURCES) / "image_program.mojo").read_text()
+    text = (Path(mojo_kernels.SOURCES) / "image_instructions.mojo").read_text()
     constants = dict(re.findall(r"^comptime ([A-Z_]+) = (\d+)", text, flags=re.MULTILINE))
     assert int(constants["LENGTH"]) == image_program.LENGTH
     for member in names:

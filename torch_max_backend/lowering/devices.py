@@ -81,6 +81,14 @@ def max_device(device: torch.device) -> driver.Device:
     return driver.Accelerator(index)
 
 
+def is_gpu(device: DeviceRef) -> bool:
+    """Whether kernels on `device` are launched: what decides between two lowerings of an op.
+
+    Tests answer yes for the CPU as well, to compare the lowerings for GPUs with PyTorch.
+    """
+    return device.is_gpu()
+
+
 def device_ref(device: torch.device) -> DeviceRef:
     """The MAX device that holds tensors of `device`, as graphs refer to it."""
     if device.type == "cpu":

@@ -29,11 +29,14 @@ from max.graph import (
 from torch_max_backend.compat.max import join_chains
 from torch_max_backend.compat.torch import OpOverload, disable_current_modes
 from torch_max_backend.errors import LoweringError, MaxCompilerError, UnsupportedOpError, how_to_add
+from torch_max_backend.lowering import aten_functions as _registered  # noqa: F401
 from torch_max_backend.lowering import constants, shapes
-from torch_max_backend.lowering.devices import device_ref, max_dtype, torch_dtype
+from torch_max_backend.lowering import gpu_forms as _forms  # noqa: F401
+from torch_max_backend.lowering.devices import device_ref, is_gpu, max_dtype, torch_dtype
 from torch_max_backend.lowering.registry import MAPPING_TORCH_ATEN_TO_MAX, Entry
 from torch_max_backend.lowering.types import CallInfo, OutputMeta
 from torch_max_backend.program import (
+    AddressInput,
     Call,
     GraphInput,
     PackedInput,
@@ -45,9 +48,11 @@ from torch_max_backend.program import (
     TensorOutput,
     graph_inputs,
     inverse,
+    stored_mutations,
     told_symbols,
 )
 from torch_max_backend.program.describe import describe, program_specs
+from torch_max_backend.program.own_ops import update, write_lines
 
 Lowerings = dict[OpOverload, Entry]
 
@@ -71,19 +76,39 @@ def build(
 ) -> Graph:
     """Lower `program` with the lowerings in `table`, as the graph `name` of `module`."""
     inputs = graph_inputs(program)
-    mutated = {mutation.name for mutation in program.mutations}
-    types = [_buffer_type(_input_type(i)) if i.name in mutated else _input_type(i) for i in inputs]
+    mutated = {mutation.name for mutation in stored_mutations(program)}
+    types = [
+        _buffer_type(_input_type(item))
+        if item.name in mutated or isinstance(item, AddressInput)
+        else _input_type(item)
+        for item in inputs
+    ]
     # AOTAutograd calls the backend under its fake-tensor mode, but constants need real memory.
     with (
         disable_current_modes(),
         Graph(name, input_types=types, module=module, custom_extensions=list(kernels)) as graph,
     ):
-        lowering = _Lowering(program, table, inputs, graph.inputs)
-        for call in program.calls:
-            lowering.run(call)
-        lowering.mutate()
-        graph.output(*lowering.results())
+        tag = trace_tag(program)
+        with graph.profile_scope(f"{tag}.in"):
+            lowering = _Lowering(program, table, inputs, graph.inputs)
+        for index, call in enumerate(program.calls):
+            with graph.profile_scope(f"{tag}.{index}"):
+                lowering.run(call)
+        with graph.profile_scope(f"{tag}.out"):
+            lowering.mutate()
+            results = lowering.results()
+        graph.output(*results)
     return graph
+
+
+def trace_tag(program: Program) -> str:
+    """What the trace names of a program's kernels have before the indices of their calls.
+
+    These labels cost nothing: equal kernels are still compiled once, and name the calls of all who
+    share them. MAX finds a Module in its own cache whatever the labels are, and they are then those
+    of an earlier compile; so they depend on nothing but the program.
+    """
+    return program.key("")[:6]
 
 
 def _carrier(item: SymbolInput) -> str:
@@ -138,6 +163,13 @@ def _buffer_type(type: TensorType) -> BufferType:
     return BufferType(type.dtype, type.shape, type.device)
 
 
+def _written_in_place(program: Program) -> dict[str, str]:
+    """The calls that write into the memory of an argument, and which argument that is."""
+    return {
+        call.name: call.args[0].name for call in program.calls if call.op is write_lines.default
+    }
+
+
 class _Lowering:
     """The state of one build: the value of each name."""
 
@@ -155,11 +187,18 @@ class _Lowering:
         for item in inputs:
             if isinstance(item, SymbolInput):
                 self.symbols[str(item.expr)] = Dim(_carrier(item)) - item.offset
-        mutated = {mutation.name for mutation in program.mutations}
+        mutated = {mutation.name for mutation in stored_mutations(program)}
+        self.addresses: dict[str, BufferValue] = {}
+        self.in_place = _written_in_place(program)
         self.buffers: dict[str, tuple[TensorInput, BufferValue]] = {}
         loads = _Unordered()
         for item, value in zip(inputs, values, strict=True):
-            if isinstance(item, TensorInput) and item.name in mutated:
+            if isinstance(item, AddressInput):
+                self.addresses[item.name] = value.buffer
+            elif isinstance(item, TensorInput) and item.name in self.in_place.values():
+                self.buffers[item.name] = (item, value.buffer)
+                self.values[item.name] = value.buffer
+            elif isinstance(item, TensorInput) and item.name in mutated:
                 self.buffers[item.name] = (item, value.buffer)
                 with loads.one(value.buffer.device):
                     self.values[item.name] = self._read(item, ops.buffer_load(value.buffer))
@@ -168,6 +207,7 @@ class _Lowering:
             elif isinstance(item, PackedInput):
                 self.values[item.name] = value.tensor
         loads.join()
+        self.writes = _Unordered()
 
     def _read(self, item: TensorInput, value: TensorValue) -> TensorValue:
         if item.order is not None:
@@ -196,10 +236,20 @@ class _Lowering:
         entry = self.table[call.op]
         try:
             info = self._info(call)
-            args, kwargs = self.resolve(call.args), self.resolve(call.kwargs)
+            args, kwargs = self.resolve(self._arguments(call)), self.resolve(call.kwargs)
+            if is_gpu(info.device):
+                args, kwargs = _on(info.device, args), _on(info.device, kwargs)
             if entry.needs_call:
                 kwargs["call"] = info
-            result = entry.checked(*args, **kwargs)
+            if call.op is update.default:  # its results are in the memory of the arguments
+                with self.writes.one(info.device):
+                    entry.checked(*args, **kwargs)
+                return
+            if call.name in self.in_place:
+                with self.writes.one(info.device):
+                    result = entry.checked(*args, **kwargs)
+            else:
+                result = entry.checked(*args, **kwargs)
             self.values[call.name] = self._verified(call, info, result)
         except Exception as error:
             lines = [
@@ -208,6 +258,12 @@ class _Lowering:
                 f"  lowered by {entry.name(call.op)}",
             ]
             raise LoweringError("\n".join(lines), call.name, entry.builtin) from error
+
+    def _arguments(self, call: Call) -> tuple[Any, ...]:
+        """The arguments of a call; tensors that it reaches by their addresses are one buffer."""
+        if call.op is update.default:
+            return (self.addresses[call.name], *call.args[1:])
+        return call.args
 
     def _info(self, call: Call) -> CallInfo:
         outputs = tuple(
@@ -237,8 +293,11 @@ class _Lowering:
 
     def mutate(self) -> None:
         """Store the new values of mutated arguments, each in its argument's memory layout."""
+        self.writes.join()
         stores = _Unordered()
-        for mutation in self.program.mutations:
+        for mutation in stored_mutations(self.program):
+            if mutation.ref.name in self.in_place:
+                continue
             item, buffer = self.buffers[mutation.name]
             value = self.resolve(mutation.ref)
             if item.order is not None:
@@ -258,6 +317,17 @@ class _Lowering:
                     value = ops.permute(value, list(output.order))
                 outputs.append(value)
         return outputs
+
+
+def _on(device: DeviceRef, value: Any) -> Any:
+    """Arguments of a call on a GPU, where PyTorch also takes numbers and indices on the CPU."""
+    if isinstance(value, TensorValue):
+        return value.to(device) if value.device.is_cpu() else value
+    if isinstance(value, (list, tuple)):
+        return type(value)(_on(device, item) for item in value)
+    if isinstance(value, dict):
+        return {key: _on(device, item) for key, item in value.items()}
+    return value
 
 
 def _verified_tensor(value: Any, meta: OutputMeta, prefix: str) -> TensorValue:

@@ -18,6 +18,7 @@ from torch_max_backend.compat.torch import (
     OpOverload,
     OpOverloadPacket,
     core_aten_decompositions,
+    fma,
     has_kernel,
     has_kernel_for_key,
     hides_aliases,
@@ -27,7 +28,7 @@ from torch_max_backend.compat.torch import (
 from torch_max_backend.compat.torch import decomposition_table as every_decomposition
 from torch_max_backend.errors import ADDING_AN_OP, MappingError
 from torch_max_backend.lowering import on_torch
-from torch_max_backend.lowering.decompositions import DECOMPOSITIONS, grouped_matmul
+from torch_max_backend.lowering.decompositions import DECOMPOSITIONS, basic, grouped_matmul
 
 Op = OpOverload | OpOverloadPacket
 Lowering = Callable[..., Any]
@@ -47,11 +48,13 @@ class Entry:
     """Registered by this package, so that the package's version identifies what it does."""
 
     def name(self, op: OpOverload) -> str:
-        """The full name of the function that lowers `op`, for errors."""
+        """The full name of the function that lowers `op`, and where it stands, for errors."""
         name = getattr(self.lowering, "__qualname__", repr(self.lowering))
         if self.builtin and "<locals>" in name:  # made by a table
             return f"torch_max_backend.aten_functions.{function_name(op)}"
-        return f"{getattr(self.lowering, '__module__', '?')}.{name}"
+        code = getattr(inspect.unwrap(self.lowering), "__code__", None)
+        where = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
+        return f"{getattr(self.lowering, '__module__', '?')}.{name}{where}"
 
     @functools.cached_property
     def checked(self) -> Lowering:
@@ -126,6 +129,11 @@ class OpMapping(MutableMapping[Any, Lowering]):
     def lookup(self, op: OpOverload) -> Entry | None:
         """The row that lowers `op`: its own, else its packet's."""
         return self._entries.get(op) or self._entries.get(op.overloadpacket)
+
+    def has_users_lowering(self, op: OpOverload) -> bool:
+        """Whether the row that lowers `op` is not this package's own."""
+        entry = self.lookup(op)
+        return entry is not None and not entry.builtin
 
     def __getitem__(self, op: Any) -> Lowering:
         return self._entries[op].lowering
@@ -226,6 +234,8 @@ def decomposition_table() -> dict[OpOverload, Callable[..., Any]]:
     """
     core = core_aten_decompositions()
     own = {**DECOMPOSITIONS, **grouped_matmul.decompositions()}
+    if (multiply_add := fma()) is not None:
+        own[multiply_add] = basic.fma
     table = {op: decomposition for op, decomposition in own.items() if not is_mapped(op)}
     for source in (core, every_decomposition):
         for op, decomposition in source.items():

@@ -1,6 +1,7 @@
 """The neutral graph: `Program`, the ops of our own that it may hold, and the passes over it."""
 
 from torch_max_backend.program.program import (
+    AddressInput,
     BoxedCall,
     Call,
     GraphInput,
@@ -21,15 +22,18 @@ from torch_max_backend.program.program import (
     TensorOutput,
     TensorSpec,
     ValueOutput,
+    address_inputs,
     graph_inputs,
     inverse,
     live_calls,
     map_refs,
+    stored_mutations,
     told_symbols,
     with_calls,
 )
 
 __all__ = [
+    "AddressInput",
     "BoxedCall",
     "Call",
     "GraphInput",
@@ -50,10 +54,12 @@ __all__ = [
     "TensorOutput",
     "TensorSpec",
     "ValueOutput",
+    "address_inputs",
     "graph_inputs",
     "inverse",
     "live_calls",
     "map_refs",
+    "stored_mutations",
     "told_symbols",
     "with_calls",
 ]

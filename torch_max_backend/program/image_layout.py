@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch_max_backend.program import winograd
 from torch_max_backend.program.image_program import (
     MOST_STEPS,
     Instruction,
@@ -25,6 +26,9 @@ from torch_max_backend.program.image_weights import (
 
 _ALIGNED = 16
 """Floats of a cache line: every image begins at one."""
+
+_COMPETING = 512
+"""Floats between lines that lie in the same few sets of an L1 cache."""
 
 
 @dataclass(eq=False)
@@ -59,19 +63,35 @@ class Image:
         needed = [top - y, left - x, y + h + below - height, x + w + right - width]
         root.border = [max(a, b) for a, b in zip(root.border, needed, strict=True)]
 
+    def pitch(self) -> int:
+        """The distance of the pixels of a root: whole cache lines, unless there are few channels.
+
+        Pixels that are a multiple of 2 KB apart would compete for the same lines of the L1 cache.
+        """
+        channels = self.size[3]
+        if channels < _ALIGNED:
+            return channels
+        pitch = _aligned(channels)
+        return pitch + _ALIGNED if pitch % _COMPETING == 0 else pitch
+
     def floats(self) -> int:
         """Of a root, its border included."""
-        n, h, w, c = self.size
+        n, h, w, _ = self.size
         top, left, below, right = self.border
-        return n * (h + top + below) * (w + left + right) * c
+        return n * (h + top + below) * (w + left + right) * self.pitch()
 
-    def view(self) -> View:
+    def view(self, any_batch: bool = False) -> View:
+        """Where it lies; with `any_batch`, behind as many roots as there are images."""
         root, channel, y, x = self.root()
-        _, h, w, c = root.size
+        _, h, w, _ = root.size
+        c = root.pitch()
         top, left, below, right = root.border
         row = (w + left + right) * c
-        offset = root.offset + (y + top) * row + (x + left) * c + channel
-        return View(offset, (h + top + below) * row, row, c)
+        offset = (y + top) * row + (x + left) * c + channel
+        image = (h + top + below) * row
+        if any_batch:
+            return View(offset, image, row, c, root.offset)
+        return View(root.offset + offset, image, row, c)
 
 
 @dataclass(eq=False)
@@ -87,6 +107,9 @@ class Draft:
     dilation: tuple[int, int] = (1, 1)
     part: Filters | None = None
     at: int = 0
+    """Where the tensor of LOAD and STORE begins."""
+    apart: int = 0
+    """The distance of its images, unless they follow each other."""
     flag: int = 0
     epsilon: float | None = None
     """Of a layer norm."""
@@ -114,13 +137,16 @@ class Finished:
     numbers: list[float]
     weights: ImageWeights
     workspace: int
+    past: int
+    """What is read behind the workspace, and does not matter."""
 
 
 class Network:
     """Drafts of instructions in order, and their final form."""
 
-    def __init__(self, columns: int) -> None:
+    def __init__(self, columns: int, *, any_batch: bool = False) -> None:
         self.columns = columns
+        self.any_batch = any_batch
         self.drafts: list[Draft] = []
         self._maker: dict[Image, int] = {}
 
@@ -183,9 +209,11 @@ class Network:
         for index, draft in enumerate(self.drafts):
             for root in first.get(index, []):
                 if any(root.border):
-                    program += _border(root).encode()
-            program += self._instruction(draft, weights, numbers).in_one_line().encode()
-        return Finished(program, [*numbers, 0.0, 0.0], weights.layout(), workspace)
+                    program += self._border(root).encode()
+            line = self._instruction(draft, weights, numbers)
+            program += line.in_one_line(self.any_batch).encode()
+        past = self._read_past_the_end()
+        return Finished(program, [*numbers, 0.0, 0.0], weights.layout(), workspace, past)
 
     def _reserve_borders(self) -> None:
         for draft in self.drafts:
@@ -201,6 +229,14 @@ class Network:
                 top, left = draft.padding
                 below = (out_h - 1) * sh - top + (kh - 1) * dh - (h - 1)
                 right = (out_w - 1) * sw - left + (kw - 1) * dw - (w - 1)
+                draft.source.reserve(top, left, max(below, 0), max(right, 0))
+            elif draft.what is What.WINOGRAD:
+                assert draft.source is not None
+                _, h, w, _ = draft.source.size
+                _, out_h, out_w, _ = draft.size()
+                top, left = draft.padding
+                below = winograd.tiles(out_h) * winograd.SIDE + 2 - top - h
+                right = winograd.tiles(out_w) * winograd.SIDE + 2 - left - w
                 draft.source.reserve(top, left, max(below, 0), max(right, 0))
 
     def _place(self) -> tuple[dict[int, list[Image]], int]:
@@ -224,16 +260,35 @@ class Network:
         first: dict[int, list[Image]] = {}
         for root, (start, _) in lives.items():
             first.setdefault(start, []).append(root)
-        return first, end + 2 * self.columns  # a panel may be read past the last channel
+        return first, end
+
+    def _read_past_the_end(self) -> int:
+        """A panel may be read past the last channel, and a tile has up to two pixels too many."""
+        pixels = (d.source.root()[0].pitch() * d.stride[1] for d in self.drafts if d.source)
+        return 2 * self.columns + 2 * max(pixels, default=0)
+
+    def _border(self, root: Image) -> Instruction:
+        top, left, below, right = root.border
+        return Instruction(
+            What.BORDER,
+            root.size,
+            root.view(self.any_batch),
+            padding=(top, left),
+            dilation=(below, right),
+            together=True,
+        )
 
     def _instruction(self, draft: Draft, weights: _Weights, numbers: list[float]) -> Instruction:
-        source = draft.source.view() if draft.source is not None else View()
-        result = draft.result.view() if draft.result is not None else View()
         size = draft.size()
+        tensor = View(image=draft.apart or size[1] * size[2] * size[3])
+        source = draft.source.view(self.any_batch) if draft.source is not None else tensor
+        result = draft.result.view(self.any_batch) if draft.result is not None else tensor
         if draft.grid is not None:
             y, x, rows, pixels = draft.grid
             offset = result.offset + y * result.row + x * result.pixel
-            result = View(offset, result.image, result.row * rows, result.pixel * pixels)
+            result = dataclasses.replace(
+                result, offset=offset, row=result.row * rows, pixel=result.pixel * pixels
+            )
         at, flag = draft.at, draft.flag
         if draft.epsilon is not None:
             flag = len(numbers)
@@ -241,12 +296,13 @@ class Network:
         if draft.part is not None:
             assert draft.source is not None
             taps = draft.window[0] * draft.window[1]
+            taps = winograd.SPOTS if draft.part.winograd else taps
             rows = taps if draft.part.depthwise else taps * draft.source.size[3]
             at = weights.add(draft.part, panel_floats(rows, size[3], self.columns))
         steps = []
         for then, what in draft.then:
             if isinstance(what, Image):
-                view = what.view()
+                view = what.view(self.any_batch)
                 if what.size[1:3] == (1, 1) != size[1:3]:
                     view = dataclasses.replace(view, row=0, pixel=0)
                 steps.append(Step(then, 0, view))
@@ -292,10 +348,3 @@ class _Weights:
 
 def _aligned(offset: int) -> int:
     return -(-offset // _ALIGNED) * _ALIGNED
-
-
-def _border(root: Image) -> Instruction:
-    top, left, below, right = root.border
-    return Instruction(
-        What.BORDER, root.size, root.view(), padding=(top, left), dilation=(below, right)
-    )

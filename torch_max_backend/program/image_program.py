@@ -5,6 +5,7 @@ The kernel that runs them (`mojo_kernels/image_program.mojo`) describes what the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -12,8 +13,10 @@ from enum import IntEnum
 import torch
 from torch.nn import functional as F
 
-LENGTH = 112
-_STEPS = 28
+from torch_max_backend.program import winograd
+
+LENGTH = 120
+_STEPS = 36
 MOST_STEPS = (LENGTH - _STEPS) // 8
 
 
@@ -30,6 +33,8 @@ class What(IntEnum):
     STORE = 7
     BORDER = 8
     LAYER_NORM = 9
+    TIMES = 10
+    WINOGRAD = 11
 
 
 class Then(IntEnum):
@@ -58,14 +63,16 @@ class View:
     image: int = 0
     row: int = 0
     pixel: int = 0
+    root: int = 0
+    """What is added to the offset for each image that a program of any batch is called with."""
 
     def numbers(self) -> list[int]:
         return [self.offset, self.image, self.row, self.pixel]
 
-    def is_line(self, images: int, height: int, width: int) -> bool:
-        """Whether all pixels of all images have one distance."""
+    def is_line(self, one: bool, height: int, width: int) -> bool:
+        """Whether all pixels, and those of all images unless there is `one`, have one distance."""
         rows = height == 1 or self.row == width * self.pixel
-        return rows and (images == 1 or self.image == height * width * self.pixel)
+        return rows and (one or self.image == height * width * self.pixel)
 
 
 @dataclass(frozen=True)
@@ -97,17 +104,22 @@ class Instruction:
     """Of the filters in the weights; of the tensor, for LOAD and STORE."""
     flag: int = 0
     steps: tuple[Step, ...] = field(default=())
+    together: bool = False
+    """Whether the next instruction need not wait for this one."""
+    line: bool = False
+    """Whether all pixels of all images are one row."""
 
-    def in_one_line(self) -> Instruction:
+    def in_one_line(self, any_batch: bool = False) -> Instruction:
         """The same with all pixels in one row, so that tiles do not end where rows end."""
         n, h, w, c = self.size
         views = [self.result, self.source, *(step.view for step in self.steps if step.view)]
         plain = self.window == (1, 1) and self.stride == (1, 1) and self.padding == (0, 0)
         if self.what not in (What.CONVOLUTION, What.POINTWISE) or not plain:
             return self
-        if not all(view.is_line(n, h, w) for view in views):
+        if not all(view.is_line(n == 1 and not any_batch, h, w) for view in views):
             return self
-        return replace(self, size=(1, 1, n * h * w, c), input=(1, n * h * w, self.input[2]))
+        pixels = n * h * w
+        return replace(self, size=(1, 1, pixels, c), input=(1, pixels, self.input[2]), line=True)
 
     def encode(self) -> list[int]:
         """The numbers that the kernel reads."""
@@ -124,13 +136,17 @@ class Instruction:
             self.at,
             self.flag,
             len(self.steps),
-            0,
+            int(self.together),
+            self.result.root,
+            self.source.root,
+            int(self.line),
         ]
+        numbers += [0] * (_STEPS - len(numbers))
         assert len(numbers) == _STEPS and len(self.steps) <= MOST_STEPS
         for step in self.steps:
             offset = step.at if step.view is None else step.view.offset
-            rest = [0, 0, 0] if step.view is None else step.view.numbers()[1:]
-            numbers += [int(step.then), offset, *rest, 0, 0, 0]
+            view = step.view or View()
+            numbers += [int(step.then), offset, *view.numbers()[1:], view.root, 0, 0]
         return numbers + [0] * (LENGTH - len(numbers))
 
 
@@ -138,16 +154,17 @@ def decode(numbers: Sequence[int]) -> Instruction:
     """What `encode` wrote."""
     steps = []
     for index in range(numbers[26]):
-        then, offset, image, row, pixel = numbers[_STEPS + 8 * index : _STEPS + 8 * index + 5]
+        first = _STEPS + 8 * index
+        then, offset, *rest = numbers[first : first + 6]
         of_image = then in (Then.ADD_IMAGE, Then.MULTIPLY_IMAGE)
-        view = View(offset, image, row, pixel) if of_image else None
+        view = View(offset, *rest) if of_image else None
         steps.append(Step(Then(then), 0 if of_image else offset, view))
     n = list(numbers)
     return Instruction(
         What(n[0]),
         (n[1], n[2], n[3], n[4]),
-        View(*n[5:9]),
-        View(*n[9:13]),
+        View(n[5], n[6], n[7], n[8], n[28]),
+        View(n[9], n[10], n[11], n[12], n[29]),
         (n[13], n[14], n[15]),
         (n[16], n[17]),
         (n[18], n[19]),
@@ -156,7 +173,19 @@ def decode(numbers: Sequence[int]) -> Instruction:
         n[24],
         n[25],
         tuple(steps),
+        bool(n[27]),
+        bool(n[30]),
     )
+
+
+def timed(program: Sequence[int], outputs: int) -> tuple[list[int], int]:
+    """A program whose result has more numbers: the nanoseconds that each instruction took.
+
+    An instruction that the next one need not wait for counts as part of that. Returns the program,
+    and how many numbers its result has.
+    """
+    count = len(program) // LENGTH
+    return [*program, *Instruction(What.TIMES, (0, 0, 0, 0), at=outputs).encode()], outputs + count
 
 
 def run(
@@ -165,21 +194,24 @@ def run(
     program: Sequence[int],
     numbers: Sequence[float],
     workspace: int,
+    past: int,
     outputs: int,
     columns: int,
 ) -> torch.Tensor:
     """Run a program on PyTorch, one instruction after the other."""
-    memory = x.new_zeros(workspace)
-    result = x.new_zeros(outputs)
+    times = x.shape[0]
+    memory = x.new_zeros(workspace * times + past)
+    result = x.new_zeros(times, outputs)
     for start in range(0, len(program), LENGTH):
         line = decode(program[start : start + LENGTH])
-        _Run(x, weights, numbers, columns, memory, result).do(line)
+        _Run(times, x.reshape(-1), weights, numbers, columns, memory, result.view(-1)).do(line)
     return result
 
 
 class _Run:
     def __init__(
         self,
+        times: int,
         x: torch.Tensor,
         weights: torch.Tensor,
         numbers: Sequence[float],
@@ -187,6 +219,7 @@ class _Run:
         memory: torch.Tensor,
         result: torch.Tensor,
     ) -> None:
+        self.times = times
         self.x, self.weights, self.numbers, self.columns = x, weights, numbers, columns
         self.memory, self.result = memory, result
 
@@ -194,9 +227,17 @@ class _Run:
         """[images, channels, height, width] of the workspace."""
         n, h, w, c = size
         strides = (view.image, view.row, view.pixel, 1)
-        return self.memory.as_strided((n, h, w, c), strides, view.offset).permute(0, 3, 1, 2)
+        offset = view.offset + view.root * self.times
+        return self.memory.as_strided((n, h, w, c), strides, offset).permute(0, 3, 1, 2)
 
     def do(self, line: Instruction) -> None:
+        if line.what is What.TIMES:
+            return  # they are zero
+        n, h, w, c = line.size
+        if line.line:
+            line = replace(line, size=(n, h, w * self.times, c))
+        else:
+            line = replace(line, size=(n * self.times, h, w, c))
         n, h, w, c = line.size
         to = self._image(line.result, line.size)
         if line.what is What.BORDER:
@@ -211,15 +252,20 @@ class _Run:
         elif line.what is What.STORE:
             source = self._image(line.source, line.size)
             ordered = source.permute(0, 2, 3, 1) if line.flag else source
-            self.result[line.at : line.at + n * c * h * w] = ordered.reshape(-1)
+            size = (n, c * h * w)
+            self.result.as_strided(size, (line.result.image, 1), line.at).copy_(
+                ordered.reshape(size)
+            )
         else:
             to.copy_(self._then(self._value(line), line))
 
     def _value(self, line: Instruction) -> torch.Tensor:
         n, h, w, c = line.size
         if line.what is What.LOAD:
-            return self.x[line.at : line.at + n * c * h * w].reshape(n, c, h, w)
+            strides = (line.source.image, h * w, w, 1)
+            return self.x.as_strided((n, c, h, w), strides, line.at)
         ih, iw, ic = line.input
+        iw = w if line.line else iw
         image = self._image(line.source, (n, ih, iw, ic))
         if line.what is What.POINTWISE:
             return image
@@ -237,6 +283,8 @@ class _Run:
                 image, line.window, line.stride, line.padding, True, bool(line.flag)
             )
             return _cropped(pooled, h, w)
+        if line.what is What.WINOGRAD:
+            return self._winograd(line)
         kh, kw = line.window
         # Padding is read from the workspace, where it has to be zero.
         (ph, pw), (sh, sw), (dh, dw) = line.padding, line.stride, line.dilation
@@ -255,6 +303,17 @@ class _Run:
         flat = self.weights[line.at : line.at + size].reshape(panels, depth, self.columns)
         matrix = flat.transpose(0, 1).reshape(kh, kw, ic, -1)[..., :c]
         return F.conv2d(padded, matrix.permute(3, 2, 0, 1), None, (sh, sw), 0, (dh, dw))
+
+    def _winograd(self, line: Instruction) -> torch.Tensor:
+        n, h, w, c = line.size
+        (top, left), view, inputs = line.padding, line.source, line.input[2]
+        first = replace(view, offset=view.offset - top * view.row - left * view.pixel)
+        sides = [winograd.tiles(size) * winograd.SIDE + 2 for size in (h, w)]
+        image = self._image(first, (n, sides[0], sides[1], inputs))
+        shape = (-(-c // self.columns), winograd.SPOTS, inputs, self.columns)
+        flat = self.weights[line.at : line.at + math.prod(shape)].reshape(shape)
+        filters = flat.permute(1, 2, 0, 3).reshape(winograd.SPOTS, inputs, -1)[..., :c]
+        return _cropped(winograd.convolve(image, filters), h, w)
 
     def _then(self, value: torch.Tensor, line: Instruction) -> torch.Tensor:
         channels = line.size[3]

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
+from torch_max_backend.program import huge_pages, winograd
+
 
 @dataclass(frozen=True)
 class Norm:
@@ -45,9 +47,14 @@ class Filters:
     depthwise: bool = False
     tap: tuple[int, int] | None = None
     """Of a transposed convolution, whose taps do not overlap."""
+    winograd: bool = False
+    """Transformed, for Winograd's algorithm."""
 
     def matrix(self, sources: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        """[taps * channels in, channels out], or [taps, channels] if it is depthwise."""
+        """[taps * channels in, channels out], or [taps, channels] if it is depthwise.
+
+        Transformed filters have 36 taps.
+        """
         weight = sources[self.weight].double()
         if weight.dim() == 2:  # of a linear layer
             weight = weight[:, :, None, None]
@@ -59,6 +66,8 @@ class Filters:
             weight = weight[self.first : self.first + self.count]
         if self.depthwise:
             return weight[:, 0].flatten(1).t()
+        if self.winograd:
+            return winograd.transformed(weight).flatten(0, 1)
         return weight.permute(2, 3, 1, 0).flatten(0, 2)
 
 
@@ -107,7 +116,7 @@ class ImageWeights:
 
     def pack(self, *sources: torch.Tensor) -> torch.Tensor:
         """All pieces, made of the parameters; what is between them is zero."""
-        packed = torch.zeros(self.size, dtype=torch.float32)
+        packed = huge_pages.empty((self.size,), torch.float32).zero_()
         tensors = tuple(source.detach() for source in sources)
         for piece in self.pieces:
             to = packed[piece.offset : piece.offset + piece.size]
@@ -119,7 +128,10 @@ class ImageWeights:
             columns = matrix.shape[1]
             panels = -(-columns // self.columns)
             padded = torch.nn.functional.pad(matrix, (0, panels * self.columns - columns))
-            if not piece.part.depthwise:
+            if piece.part.winograd:
+                shape = (winograd.SPOTS, -1, panels, self.columns)
+                padded = padded.reshape(shape).permute(2, 0, 1, 3)
+            elif not piece.part.depthwise:
                 padded = padded.unflatten(1, (panels, self.columns)).transpose(0, 1)
             to.copy_(padded.reshape(-1))
         return packed

@@ -18,7 +18,8 @@ import torch
 
 from torch_max_backend.compat.torch import OpOverload, schema_of
 from torch_max_backend.program.image_weights import ImageWeights
-from torch_max_backend.program.packed_layout import Layout
+from torch_max_backend.program.own_ops import update
+from torch_max_backend.program.packed_layout import JoinedLayout, Layout
 
 BoxedCall = Callable[[list[Any]], list[Any]]
 """How a graph is called: with one list of arguments, which the callee may empty."""
@@ -111,12 +112,27 @@ class PackedInput:
     name: str
     sources: tuple[str, ...]
     """The `TensorInput`s that it is made from."""
-    layout: Layout | ImageWeights
+    layout: Layout | JoinedLayout | ImageWeights
 
     @property
     def spec(self) -> TensorSpec:
         """Of the packed tensor; the kernels take float32 on the CPU."""
         return TensorSpec(self.layout.shape, torch.float32, torch.device("cpu"))
+
+
+@dataclass(frozen=True)
+class AddressInput:
+    """The addresses of the tensors that a call reads and writes where they are."""
+
+    name: str
+    """The call, whose op is `torch_max_backend.update`."""
+    sources: tuple[str, ...]
+    """The `TensorInput`s."""
+
+    @property
+    def spec(self) -> TensorSpec:
+        """Of the tensor of addresses."""
+        return TensorSpec((len(self.sources),), torch.int64, torch.device("cpu"))
 
 
 Input = TensorInput | SymbolInput | OpaqueInput
@@ -229,6 +245,8 @@ class Program:
     mutations: list[Mutation] = field(default_factory=list)
     merged: int = 0
     """Calls that became part of another call in a pass."""
+    saved: int = 0
+    """How many of the last outputs nobody but the backward reads."""
 
     @property
     def nodes(self) -> int:
@@ -365,25 +383,54 @@ def with_calls(
     return dataclasses.replace(program, calls=live_calls(calls, program.results()))
 
 
-GraphInput = TensorInput | SymbolInput | PackedInput
+GraphInput = TensorInput | SymbolInput | PackedInput | AddressInput
+
+
+def address_inputs(program: Program) -> list[AddressInput]:
+    """What the calls take that read and write tensors by their addresses."""
+    return [
+        AddressInput(call.name, tuple(ref.name for ref in call.args[0]))
+        for call in program.calls
+        if call.op is update.default
+    ]
+
+
+def stored_mutations(program: Program) -> list[Mutation]:
+    """The mutations that the graph ends with; others are part of a call that writes in place."""
+    in_place = {item.name for item in address_inputs(program)}
+    return [mutation for mutation in program.mutations if mutation.ref.name not in in_place]
 
 
 def graph_inputs(program: Program) -> list[GraphInput]:
     """The inputs that the MAX graph really takes, in order.
 
-    A symbol that some tensor's shape already tells needs no input of its own, and a parameter that
-    is only read packed needs no plain one.
+    A symbol that some tensor's shape already tells needs no input of its own. Nor does a parameter
+    that is only read packed, or a tensor that is only reached by its address.
     """
     told = told_symbols(program)
-    used = program.used_names()
+    addresses = address_inputs(program)
+    reached = {source for item in addresses for source in item.sources}
+    used = _used_names(program)
     taken: list[GraphInput] = []
     for item in program.inputs:
         if isinstance(item, TensorInput):
-            if item.name in used or not item.static:
+            if item.name in used or not (item.static or item.name in reached):
                 taken.append(item)
         elif isinstance(item, SymbolInput) and _is_free_symbol(item.expr, told):
             taken.append(item)
-    return [*taken, *program.packed]
+    return [*taken, *program.packed, *addresses]
+
+
+def _used_names(program: Program) -> set[str]:
+    """Names that some call or output reads otherwise than by an address."""
+    used: set[str] = set()
+    for call in program.calls:
+        values = call.args[1:] if call.op is update.default else (call.args, call.kwargs)
+        map_refs(values, lambda ref: used.add(ref.name))
+    used.update(output.ref.name for output in program.outputs if isinstance(output, TensorOutput))
+    for mutation in stored_mutations(program):
+        used.update((mutation.name, mutation.ref.name))
+    return used
 
 
 def _is_free_symbol(expr: SymSize, told: set[str]) -> bool:

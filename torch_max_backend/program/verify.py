@@ -11,7 +11,7 @@
    rejects it, and PyTorch runs the call.
 5. The last inputs are the captured tensors: static, with their shapes and dtypes.
 6. A packed input is made from static float32 inputs on the CPU with static sizes. If its layout is
-   that of a matrix, it is made from one with the layout's sizes.
+   that of matrices, it is made from inputs with the layout's sizes.
 7. A result is defined, and it is a tensor. The order of an input's or a result's dims in memory
    names each of them once. The last size of a complex one is 2.
 8. A mutation writes to an argument, once, and its value has the argument's dtype and sizes.
@@ -40,7 +40,7 @@ from torch_max_backend.compat.torch import (
     schema_of,
 )
 from torch_max_backend.errors import ProgramError
-from torch_max_backend.program.packed_layout import Layout
+from torch_max_backend.program.image_weights import ImageWeights
 from torch_max_backend.program.program import (
     Call,
     Program,
@@ -148,16 +148,18 @@ class _Verifier:
                 self.fail(5, f"input {captured.name!r} is {spec}, the captured tensor is {given}")
         for packed in program.packed:
             layout = packed.layout
-            for name in packed.sources:
+            wanted: list[Any] = [None] * len(packed.sources)
+            if not isinstance(layout, ImageWeights):
+                wanted = layout.source_shapes()
+            if len(wanted) != len(packed.sources):
+                self.fail(6, f"{packed.name!r} has {layout}, and {len(packed.sources)} sources")
+            for name, shape in zip(packed.sources, wanted, strict=True):
                 source = inputs.get(name)
                 if source is None or not source.static:
                     self.fail(6, f"{packed.name!r} is made from {name!r}, no static input")
                 spec = source.spec
-                wanted: tuple[Any, ...] = spec.shape
-                if isinstance(layout, Layout):
-                    wanted = (layout.n, layout.k) if layout.transposed else (layout.k, layout.n)
                 is_float = spec.dtype is torch.float32 and spec.is_static
-                if spec.shape != wanted or not is_float or spec.device.type != "cpu":
+                if shape not in (None, spec.shape) or not is_float or spec.device.type != "cpu":
                     self.fail(6, f"{packed.name!r} has {layout}, and {name!r} is {spec}")
             self.values[packed.name] = packed.spec
 

@@ -38,11 +38,11 @@ def traced(
     *args: torch.Tensor,
     kind: Kind = Kind.INFERENCE,
     options: Options | None = None,
-    dynamic: bool = False,
+    dynamic: dict[int, Any] | None = None,
 ) -> tuple[Program, list[torch.Tensor]]:
     """A model's program after all passes, and its parameters and arguments in order."""
     module = model if isinstance(model, nn.Module) else Function(model)
-    sizes = [{0: torch.export.Dim.AUTO} for _ in args] if dynamic else None
+    sizes = [dynamic for _ in args] if dynamic is not None else None
     if sizes is not None and isinstance(module, Function):
         sizes = [sizes]
     with torch.no_grad():
@@ -134,8 +134,21 @@ def test_what_is_left_alone(function: Callable[..., Any], args: tuple[torch.Tens
     assert programs_of(traced(function, *args)[0]) == []
 
 
-def test_sizes_that_are_symbols_are_left_alone() -> None:
-    program, _ = traced(nn.Conv2d(3, 4, 3), torch.randn(3, 3, 9, 9), dynamic=True)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_any_number_of_images(name: str) -> None:
+    model, x = make(name)
+    program, values = traced(model, torch.cat([x, x, x]), dynamic={0: torch.export.Dim.AUTO})
+    assert len(programs_of(program)) == (2 if name == "two phases" else 1)
+    assert not any("convolution" in str(call.op) for call in program.calls)
+    for images in (2, 5):
+        x = torch.randn(images, *x.shape[1:])
+        (result,) = interpreted(program)([*values[:-1], x])
+        torch.testing.assert_close(result, model(x).detach(), rtol=1e-5, atol=1e-5)
+
+
+def test_other_sizes_that_are_symbols_are_left_alone() -> None:
+    sizes = {2: torch.export.Dim.AUTO, 3: torch.export.Dim.AUTO}
+    program, _ = traced(nn.Conv2d(3, 4, 3), torch.randn(3, 3, 9, 9), dynamic=sizes)
     assert programs_of(program) == []
 
 

@@ -15,14 +15,35 @@ X, WEIGHT, BIAS = torch.randn(5, 8), torch.randn(6, 8), torch.randn(6)
 PACKED, MATVEC = "torch_max_backend.packed_mm.default", "torch_max_backend.matvec.default"
 
 
-def test_a_linear_takes_panels_and_adds_its_bias() -> None:
+def test_a_linear_takes_panels_with_its_bias() -> None:
     packed = program(outputs(functional.linear), X, WEIGHT, BIAS, static=(1, 2))
-    assert op_names(packed) == [PACKED, "aten.add.Tensor"]
+    assert op_names(packed) == [PACKED]
     (item,) = packed.packed
-    assert (packed.inputs[1].name,) == item.sources
+    assert (packed.inputs[1].name, packed.inputs[2].name) == item.sources
     layout = item.layout
-    assert (layout.k, layout.n, layout.transposed) == (8, 6, True)
-    assert item.spec.shape == (-(-6 // panel_columns()), 8, panel_columns())
+    assert (layout.k, layout.n, layout.transposed, layout.biased) == (8, 6, True, True)
+    assert item.spec.shape == (-(-6 // panel_columns()), 9, panel_columns())
+
+
+@pytest.mark.parametrize("bias", [BIAS, torch.randn(1, 6), torch.randn(5, 1)])
+def test_another_bias_is_added_after_the_product(bias: torch.Tensor) -> None:
+    # Not a parameter, or not one number per column.
+    static = (1,) if bias is BIAS else (1, 2)
+    packed = program(
+        outputs(lambda x, weight, bias: torch.addmm(bias, x, weight.t())),
+        X,
+        WEIGHT,
+        bias,
+        static=static,
+    )
+    assert op_names(packed) == [PACKED, "aten.add.Tensor"]
+    assert not packed.packed[0].layout.biased
+
+
+def test_one_row_adds_any_bias_of_its_columns() -> None:
+    packed = program(outputs(functional.linear), X[:1], WEIGHT, BIAS, static=(1,))
+    assert op_names(packed) == [MATVEC]
+    assert set(packed.calls[0].kwargs) == {"bias"}
 
 
 def test_a_weight_that_is_not_transposed() -> None:
@@ -78,4 +99,4 @@ def test_only_parameters_of_inference_graphs_are_packed(static, kind, options) -
     packed = program(
         outputs(functional.linear), X, WEIGHT, static=static, kind=kind, options=options
     )
-    assert not packed.packed and "aten.mm.default" in op_names(packed)
+    assert not packed.packed and "torch_max_backend.product.default" in op_names(packed)

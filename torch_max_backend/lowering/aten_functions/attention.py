@@ -1,7 +1,7 @@
 """Scaled dot product attention, forward and backward. Sorted by ATen name.
 
-Inference uses a kernel of ours. Where the logsumexp is needed (training), attention is composed of
-other ops, because the kernel does not return it.
+Tensors of four dims, which PyTorch's flash attention takes, have kernels of ours for both. Others
+are composed of products and a softmax.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 
 import torch
-from max.graph import Shape, ops
+from max.dtype import DType
+from max.graph import ops
 
-from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
+from torch_max_backend.compat.max import is_permuted
+from torch_max_backend.lowering import constants, devices, mojo_kernels, promotion, shapes
 from torch_max_backend.lowering.aten_functions.activation import aten_gelu, aten_relu
 from torch_max_backend.lowering.aten_functions.matmul import aten_linear, product
 from torch_max_backend.lowering.aten_functions.normalization import layer_norm
-from torch_max_backend.lowering.aten_functions.reduction import extremum, total
+from torch_max_backend.lowering.aten_functions.reduction import extremum
 from torch_max_backend.lowering.registry import map_to
 from torch_max_backend.lowering.types import CallInfo, MaxTensor, Size
 
@@ -33,13 +35,6 @@ def _factor(query: MaxTensor, scale: float | None) -> MaxTensor:
     return ops.rsqrt(constants.scalar(width, dtype, query.device))
 
 
-def _causal_mask(query: MaxTensor, key: MaxTensor) -> MaxTensor:
-    """[queries, keys] of 0 and -inf: a query attends to the keys up to its own position."""
-    element = ops.slice_tensor(query, [slice(0, 1)] * len(query.shape)).reshape([1])
-    outputs = [(promotion.dtype_of(query), [query.shape[-2], key.shape[-2]])]
-    return mojo_kernels.call("tmb_causal_mask", [element], outputs)[0]
-
-
 def _additive(mask: MaxTensor, dtype: torch.dtype) -> MaxTensor:
     """A mask to add to the scores; in a bool mask, False hides a key."""
     if promotion.dtype_of(mask) is not torch.bool:
@@ -48,14 +43,15 @@ def _additive(mask: MaxTensor, dtype: torch.dtype) -> MaxTensor:
     return ops.where(mask, seen, hidden)
 
 
-def _mask(
-    query: MaxTensor, key: MaxTensor, attn_mask: MaxTensor | None, is_causal: bool
-) -> MaxTensor | None:
-    if is_causal:
-        return _causal_mask(query, key)
-    if attn_mask is None:
-        return None
-    return _additive(attn_mask, promotion.dtype_of(query))
+def _mask(query: MaxTensor, attn_mask: MaxTensor | None) -> MaxTensor | None:
+    return None if attn_mask is None else _additive(attn_mask, promotion.dtype_of(query))
+
+
+def _heads(tensor: MaxTensor) -> MaxTensor:
+    """[batch, heads, length, width] of a tensor with any leading dims; the last is the heads."""
+    *leading, length, width = shapes.sizes(tensor)
+    heads = leading[-1] if leading else 1
+    return tensor.reshape([shapes.numel(leading[:-1]), heads, length, width])
 
 
 def _flash(
@@ -65,21 +61,37 @@ def _flash(
     mask: MaxTensor | None,
     is_causal: bool,
     scale: float | None,
-) -> MaxTensor:
-    """Our kernel, on [batch, length, heads, width]; key and value may have fewer heads."""
-    inputs = [ops.permute(x, [0, 2, 1, 3]) for x in (query, key, value)]
+) -> tuple[MaxTensor, MaxTensor]:
+    """Our kernel, on [batch, length, heads, width]; key and value may have fewer heads.
+
+    The second result is the logarithm of the sum of exponentials, [batch, heads, length].
+    """
+    # Keys and values of a cache lie with the heads first; those of a product are permuted views.
+    heads_first = not (is_permuted(key) or is_permuted(value))
+    permuted = [ops.permute(x, [0, 2, 1, 3]) for x in (query, key, value)]
+    inputs = [permuted[0], key, value] if heads_first else permuted
     inputs.append(_factor(query, scale).reshape([1]))
     batch, length, heads, _ = inputs[0].shape
-    outputs = [(promotion.dtype_of(query), [batch, length, heads, value.shape[-1]])]
+    dtype = promotion.dtype_of(query)
+    outputs = [
+        (dtype, [batch, length, heads, value.shape[-1]]),
+        (dtype, [batch, heads, length]),
+    ]
+    how: dict[str, bool | int | float | str | DType] = {"heads_first": heads_first}
     if mask is None:
-        result = mojo_kernels.call("tmb_attention", inputs, outputs, {"causal": is_causal})[0]
+        how["causal"] = is_causal
+        result, sums = mojo_kernels.call("tmb_attention", inputs, outputs, how)
     else:
-        # Only the last dim is expanded here; the kernel broadcasts the others.
-        sizes: list[Size] = [1] * (4 - len(mask.shape))
-        sizes += [*shapes.sizes(mask)[:-1], shapes.size(key.shape[2])]
-        inputs.append(shapes.broadcast_to(mask, sizes))
-        result = mojo_kernels.call("tmb_attention_masked", inputs, outputs)[0]
-    return ops.permute(result, [0, 2, 1, 3])
+        inputs.append(_four_dims(mask, key))
+        result, sums = mojo_kernels.call("tmb_attention_masked", inputs, outputs, how)
+    return ops.permute(result, [0, 2, 1, 3]), sums
+
+
+def _four_dims(mask: MaxTensor, key: MaxTensor) -> MaxTensor:
+    """A mask as [batch, heads, queries, keys]; the kernels broadcast all but the last dim."""
+    sizes: list[Size] = [1] * (4 - len(mask.shape))
+    sizes += [*shapes.sizes(mask)[:-1], shapes.size(key.shape[2])]
+    return shapes.broadcast_to(mask, sizes)
 
 
 def _sees_no_key(mask: MaxTensor) -> MaxTensor:
@@ -101,11 +113,6 @@ def _repeat_heads(tensor: MaxTensor, query: MaxTensor) -> MaxTensor:
     grouped = tensor.reshape([*leading, heads, 1, length, width])
     grouped = ops.broadcast_to(grouped, [*leading, heads, groups, length, width])
     return grouped.reshape([*leading, wanted, length, width])
-
-
-def _transposed(tensor: MaxTensor) -> MaxTensor:
-    rank = len(tensor.shape)
-    return ops.permute(tensor, [*range(rank - 2), rank - 1, rank - 2])
 
 
 def _scores(
@@ -138,16 +145,40 @@ def _attention(
 ) -> MaxTensor:
     dtype = promotion.dtype_of(query)
     query, key, value = (promotion.opmath(x) for x in (query, key, value))
-    if len(query.shape) == len(key.shape) == 4:
-        mask = None if is_causal else _mask(query, key, attn_mask, False)
-        result = _flash(query, key, value, mask, is_causal, scale)
+    mask = None if is_causal else _mask(query, attn_mask)
+    if devices.is_gpu(query.device):
+        if is_causal:
+            mask = _causal(query, key)
+        result = _composed(query, key, value, mask, scale)
+    elif len(query.shape) == len(key.shape) == 4:
+        result, _ = _flash(query, key, value, mask, is_causal, scale)
+    elif is_causal:
+        parts = (_heads(query), _heads(key), _heads(value))
+        result, _ = _flash(*parts, None, is_causal, scale)
+        result = result.reshape([*query.shape[:-1], value.shape[-1]])
     else:
-        mask = _mask(query, key, attn_mask, is_causal)
-        seen = None if is_causal else mask  # with a causal mask every query sees the first key
-        if len(query.shape) > 2:
-            key, value = _repeat_heads(key, query), _repeat_heads(value, query)
-        result = product(_weights(_scores(query, key, mask, scale), seen), value)
+        result = _composed(query, key, value, mask, scale)
     return promotion.cast(result, dtype)
+
+
+def _composed(
+    query: MaxTensor,
+    key: MaxTensor,
+    value: MaxTensor,
+    mask: MaxTensor | None,
+    scale: float | None,
+) -> MaxTensor:
+    if len(query.shape) > 2:
+        key, value = _repeat_heads(key, query), _repeat_heads(value, query)
+    return product(_weights(_scores(query, key, mask, scale), mask), value)
+
+
+def _causal(query: MaxTensor, key: MaxTensor) -> MaxTensor:
+    """The mask [queries, keys] that hides from each query the keys with a higher index."""
+    queries, keys = shapes.size(query.shape[-2]), shapes.size(key.shape[-2])
+    rows = constants.iota(queries, query.device).reshape([queries, 1])
+    columns = constants.iota(keys, query.device).reshape([1, keys])
+    return _additive(ops.greater_equal(rows, columns), promotion.dtype_of(query))
 
 
 # _scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)
@@ -167,17 +198,11 @@ def aten__scaled_dot_product_flash_attention_for_cpu(
         return _attention(query, key, value, attn_mask, is_causal, scale), None
     dtype = promotion.dtype_of(query)
     query, key, value = (promotion.opmath(x) for x in (query, key, value))
-    key, value = _repeat_heads(key, query), _repeat_heads(value, query)
-    mask = _mask(query, key, attn_mask, is_causal)
-    scores = _scores(query, key, mask, scale)
-    last = len(scores.shape) - 1
-    weights = _weights(scores, None if is_causal else mask)
-    top = extremum(scores, [last], keepdim=True, largest=True)
-    sums = total(mojo_kernels.elementwise("tmb_exp", scores - top), [last], keepdim=True)
-    logsumexp = (top + ops.log(sums)).reshape(scores.shape[:-1])
+    mask = None if is_causal else _mask(query, attn_mask)
+    result, logsumexp = _flash(query, key, value, mask, is_causal, scale)
     meta = call.outputs[1]
     assert meta is not None
-    return promotion.cast(product(weights, value), dtype), promotion.cast(logsumexp, meta.dtype)
+    return promotion.cast(result, dtype), promotion.cast(logsumexp, meta.dtype)
 
 
 # _scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor grad_query, Tensor grad_key, Tensor grad_value)
@@ -195,39 +220,25 @@ def aten__scaled_dot_product_flash_attention_for_cpu_backward(
     attn_mask: MaxTensor | None = None,
     scale: float | None = None,
 ) -> tuple[MaxTensor, MaxTensor, MaxTensor]:
-    dtype, narrow = promotion.dtype_of(query), key.shape
+    dtype = promotion.dtype_of(query)
     grad_out, query, key, value, out = (
         promotion.opmath(x) for x in (grad_out, query, key, value, out)
     )
-    key, value = _repeat_heads(key, query), _repeat_heads(value, query)
-    mask = _mask(query, key, attn_mask, is_causal)
-    scores = _scores(query, key, mask, scale)
-    last = len(scores.shape) - 1
-    # Softmax of the recomputed scores: the saved logsumexp would add its own rounding.
-    weights = _weights(scores, None if is_causal else mask)
-    grad_value = product(_transposed(weights), grad_out)
-    grad_weights = product(grad_out, value, transposed=True)
-    shared = total(grad_out * out, [last], keepdim=True)
-    grad_scores = weights * (grad_weights - shared) * _factor(query, scale)
-    grad_query = product(grad_scores, key)
-    grad_key = product(_transposed(grad_scores), query)
-    grads = (grad_query, _sum_heads(grad_key, narrow), _sum_heads(grad_value, narrow))
-    grad_query, grad_key, grad_value = (promotion.cast(grad, dtype) for grad in grads)
-    return grad_query, grad_key, grad_value
-
-
-def _sum_heads(grad: MaxTensor, narrow: Shape) -> MaxTensor:
-    """The gradient of `_repeat_heads`: sums over the repetitions."""
-    heads = shapes.size(narrow[-3])
-    if shapes.same(heads, grad.shape[-3]):
-        return grad
-    *leading, wanted, length, width = shapes.sizes(grad)
-    groups = shapes.static_size(wanted, "grouped attention's heads") // shapes.static_size(
-        heads, "grouped attention's key heads"
+    mask = None if is_causal else _mask(query, attn_mask)
+    # The kernel computes the softmax again: the saved logsumexp would add its own rounding.
+    inputs = [ops.permute(x, [0, 2, 1, 3]) for x in (grad_out, query, key, value, out)]
+    inputs.append(_factor(query, scale).reshape([1]))
+    outputs = [(promotion.dtype_of(x), list(x.shape)) for x in inputs[1:4]]
+    if mask is None:
+        how: dict[str, bool | int | float | str | DType] = {"causal": is_causal}
+        grads = mojo_kernels.call("tmb_attention_gradient", inputs, outputs, how)
+    else:
+        inputs.append(_four_dims(mask, key))
+        grads = mojo_kernels.call("tmb_attention_gradient_masked", inputs, outputs)
+    grad_query, grad_key, grad_value = (
+        promotion.cast(ops.permute(grad, [0, 2, 1, 3]), dtype) for grad in grads
     )
-    grouped = grad.reshape([*leading, heads, groups, length, width])
-    rank = len(grouped.shape)
-    return total(grouped, [rank - 3], keepdim=False)
+    return grad_query, grad_key, grad_value
 
 
 # _transformer_encoder_layer_fwd(Tensor src, int embed_dim, int num_heads, Tensor qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, bool use_gelu, bool norm_first, float eps, Tensor norm_weight_1, Tensor norm_bias_1, Tensor norm_weight_2, Tensor norm_bias_2, Tensor ffn_weight_1, Tensor ffn_bias_1, Tensor ffn_weight_2, Tensor ffn_bias_2, Tensor? mask=None, int? mask_type=None) -> Tensor

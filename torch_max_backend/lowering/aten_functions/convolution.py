@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
+import math
 from collections.abc import Sequence
 
 import torch
 from max.graph import ops
 
 from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
-from torch_max_backend.lowering.aten_functions.matmul import product
 from torch_max_backend.lowering.aten_functions.shape import (
-    aten_constant_pad_nd,
-    aten_flip,
     reshape,
-    slice_dim,
 )
 from torch_max_backend.lowering.registry import map_to
 from torch_max_backend.lowering.types import CallInfo, MaxTensor, Size
 
 aten = torch.ops.aten
-
-MANY_TAPS = 64
-"""The gradient of filters with more taps is a convolution, not one slice per tap."""
 
 
 def _ints(values: Sequence[Size], count: int) -> list[int]:
@@ -88,10 +81,11 @@ def _transposed(
     """A transposed convolution: a convolution of the spread input with the mirrored filters."""
     spatial = x.rank - 2
     inputs, outputs, *window = shapes.static_sizes(weight, "the filter of a convolution")
-    split = ops.reshape(weight, [groups, inputs // groups, outputs, *window])
-    swapped = ops.permute(split, [0, 2, 1, *range(3, 3 + spatial)])
-    filters = ops.reshape(swapped, [groups * outputs, inputs // groups, *window])
-    filters = aten_flip(filters, list(range(2, 2 + spatial)))
+    lines = reshape(weight, [inputs, outputs, math.prod(window)])
+    shape = [groups * outputs, inputs // groups, math.prod(window)]
+    turned = [(promotion.dtype_of(weight), shape)]
+    filters = mojo_kernels.call("tmb_turned_filters", [lines], turned)[0]
+    filters = reshape(filters, [groups * outputs, inputs // groups, *window])
     border = [
         (d * (k - 1) - p, d * (k - 1) - p + o)
         for k, p, d, o in zip(window, padding, dilation, output_padding, strict=True)
@@ -108,62 +102,29 @@ def _weight_gradient(
     dilation: Sequence[int],
     groups: int,
 ) -> MaxTensor:
-    """d loss / d filter [out, in / groups, *window] of a convolution of `x`.
-
-    One slice of the input per tap of the filter, then one product of [taps * in, places] with
-    [places, out] for each group.
-    """
-    spatial = len(window)
-    batch, inputs = shapes.sizes(x)[:2]
-    outputs = shapes.static_size(grad.shape[1], "the filter of a convolution")
-    inputs = shapes.static_size(inputs, "the filter of a convolution")
-    places = shapes.sizes(grad)[2:]
-    pads: list[Size] = [amount for p in reversed(padding) for amount in (p, p)]
-    padded = aten_constant_pad_nd(x, pads)
-    # [groups, in / groups, batch, *spatial]
-    channels = ops.permute(padded, [1, 0, *range(2, x.rank)])
-    columns = []
-    for tap in itertools.product(*map(range, window)):
-        part = channels
-        for dim, (offset, step, gap, size) in enumerate(
-            zip(tap, stride, dilation, places, strict=True), start=2
-        ):
-            first = offset * gap
-            part = slice_dim(part, dim, first, shapes.size(first + (size - 1) * step + 1), step)
-        flat = shapes.numel([batch, *places])
-        columns.append(reshape(part, [groups, 1, inputs // groups, flat]))
-    taps = len(columns)
-    left = ops.concat(columns, 1) if taps > 1 else columns[0]
-    left = ops.reshape(left, [groups, taps * (inputs // groups), shapes.size(left.shape[3])])
-    right = ops.permute(grad, [1, 0, *range(2, grad.rank)])
-    right = reshape(right, [groups, outputs // groups, shapes.size(left.shape[2])])
-    summed = product(left, right, transposed=True)
-    shaped = ops.reshape(summed, [groups, *window, inputs // groups, outputs // groups])
-    ordered = ops.permute(shaped, [0, spatial + 2, spatial + 1, *range(1, spatial + 1)])
-    return ops.reshape(ordered, [outputs, inputs // groups, *window])
-
-
-def _weight_gradient_by_convolution(
-    x: MaxTensor,
-    grad: MaxTensor,
-    window: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-) -> MaxTensor:
-    """The same for large filters: swaps batch and channels, and stride and dilation."""
-    spatial = len(window)
+    """d loss / d filter [out, in / groups, *window] of a convolution of `x`."""
     batch, inputs, *size = shapes.sizes(x)
-    inputs = shapes.static_size(inputs, "the filter of a convolution")
-    grouped = ops.reshape(x, [batch, groups, inputs // groups, *size])
-    swapped = ops.permute(grouped, [2, 1, 0, *range(3, 3 + spatial)])
-    swapped = ops.reshape(swapped, [inputs // groups, shapes.numel([groups, batch]), *size])
-    filters = ops.permute(grad, [1, 0, *range(2, grad.rank)])
-    result = _convolve(swapped, filters, dilation, _pairs(padding), stride)
-    for dim, taps in enumerate(window, start=2):
-        result = slice_dim(result, dim, 0, taps)
-    return ops.permute(result, [1, 0, *range(2, result.rank)])
+    outputs = shapes.size(grad.shape[1])
+    channels = shapes.static_size(inputs, "the filter of a convolution") // groups
+    places = shapes.sizes(grad)[2:]
+    missing = 3 - len(window)
+    flat: list[Size] = [1] * missing
+    numbers = [
+        *([1] * missing + list(stride)),
+        *([0] * missing + list(padding)),
+        *([1] * missing + list(dilation)),
+        *[1] * 3,
+    ]
+    arguments = [
+        reshape(x, [batch, inputs, *flat, *size]),
+        reshape(grad, [batch, outputs, shapes.numel(places)]),
+        constants.sizes([*flat, *places], x.device),
+        constants.constant(numbers, torch.int64, x.device),
+        constants.constant([*[1] * missing, *window], torch.int64, x.device),
+    ]
+    out = [(promotion.dtype_of(x), [outputs, channels, math.prod(window)])]
+    result = mojo_kernels.call("tmb_filter_gradient", arguments, out)[0]
+    return reshape(result, [outputs, channels, *window])
 
 
 # convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor
@@ -252,10 +213,8 @@ def aten_convolution_backward(
             ]
             results[0] = _transposed(grad, filters, steps, pads, gaps, rest, count)
     if wanted[1]:
-        few = len(list(itertools.product(*map(range, window)))) <= MANY_TAPS
-        gradient = _weight_gradient if few else _weight_gradient_by_convolution
         source, target = (grad, x) if transposed else (x, grad)
-        results[1] = gradient(source, target, window, steps, pads, gaps, count)
+        results[1] = _weight_gradient(source, target, window, steps, pads, gaps, count)
     if wanted[2]:
         channels = shapes.size(grad.shape[1])
         rows = ops.permute(grad, [1, 0, *range(2, grad.rank)])

@@ -6,7 +6,10 @@ import torch
 from max.graph import ops
 
 from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
-from torch_max_backend.lowering.aten_functions.indexing import aten_scatter_reduce
+from torch_max_backend.lowering.aten_functions.indexing import (
+    aten_scatter_reduce,
+    in_bounds,
+)
 from torch_max_backend.lowering.registry import map_to
 from torch_max_backend.lowering.types import CallInfo, MaxTensor
 
@@ -40,7 +43,7 @@ def aten__embedding_bag(
     if 0 in (bags, width) or shapes.sizes(indices)[0] == 0:
         return empty, None, None, None
     count = shapes.sizes(indices)[0]
-    rows = ops.gather(weight, indices, 0)
+    rows = ops.gather(weight, in_bounds(indices, shapes.size(weight.shape[0])), 0)
     if per_sample_weights is not None:
         rows = rows * ops.unsqueeze(per_sample_weights, 1)
     # The bag of each index: how many bags begin at or before it, less one.

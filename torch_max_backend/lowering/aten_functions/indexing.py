@@ -29,11 +29,25 @@ def _number(value: Size, like: MaxTensor) -> MaxTensor:
     return constants.scalar(value, torch.int64, like.device)
 
 
-def _not_negative(index: MaxTensor, size: Size) -> MaxTensor:
-    """Negative positions count from the end; MAX would read before the tensor's memory."""
-    index = promotion.cast(index, torch.int64)
-    zero = ops.broadcast_to(_number(0, index), index.shape)
-    return ops.where(ops.greater_equal(index, zero), index, index + _number(size, index))
+def in_bounds(index: MaxTensor, size: Size, *, wraps: bool = False) -> MaxTensor:
+    """Positions to read along a dim of `size`; MAX's gather raises an error for any other index.
+
+    A negative index is another one, or counts from the end if it `wraps`. MAX alone would accept it
+    for every op, and cannot see that an index is too large for its dim in a flattened tensor.
+    """
+    kernel = "tmb_wrapped_position" if wraps else "tmb_position"
+    return mojo_kernels.elementwise(
+        kernel, promotion.cast(index, torch.int64), _number(size, index)
+    )
+
+
+def _checked(position: MaxTensor, limit: Size) -> MaxTensor:
+    """Positions to write to, checked when the graph runs: MAX writes anywhere in memory."""
+    limits = ops.reshape(_number(limit, position), [1])
+    flat = _flat(promotion.cast(position, torch.int64))
+    wanted = [(torch.int64, shapes.sizes(flat))]
+    [checked] = mojo_kernels.call("tmb_checked_positions", [flat, limits], wanted)
+    return ops.reshape(checked, position.shape)
 
 
 def _flat(tensor: MaxTensor) -> MaxTensor:
@@ -52,7 +66,7 @@ def number_true(mask: MaxTensor) -> MaxTensor:
 
 def _flat_position(index: MaxTensor, dim: int, shape: Sequence[Size]) -> MaxTensor:
     """The positions of `gather` and `scatter` with `index` at `dim` in a flat tensor of `shape`."""
-    position = promotion.cast(index, torch.int64)
+    position = in_bounds(index, shape[dim])
     stride: Size = 1
     total: MaxTensor | None = None
     for axis in reversed(range(len(shape))):
@@ -86,7 +100,7 @@ class _Plan:
         # adjacent, else in front of all others.
         self.place = self.dims[0] if adjacent else 0
         whole = [
-            _not_negative(index, self.shape[dim])
+            in_bounds(index, self.shape[dim], wraps=True)
             for dim, index in zip(self.dims, tensors, strict=True)
         ]
         whole = shapes.broadcast_tensors(*whole)
@@ -208,9 +222,10 @@ def aten_embedding(
     sparse: bool = False,
 ) -> MaxTensor:
     # The padding index and the scale only matter for the gradient.
+    rows = in_bounds(indices, shapes.size(weight.shape[0]))
     if indices.rank:
-        return ops.gather(weight, indices, 0)
-    return ops.reshape(ops.gather(weight, _flat(indices), 0), shapes.sizes(weight)[1:])
+        return ops.gather(weight, rows, 0)
+    return ops.reshape(ops.gather(weight, _flat(rows), 0), shapes.sizes(weight)[1:])
 
 
 # embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor
@@ -251,7 +266,8 @@ def aten_gather(
     if 0 in shapes.sizes(index):
         return constants.full(index.shape, 0, promotion.dtype_of(self), self.device)
     if not self.rank or not index.rank:
-        taken = take_dim(_flat(self), 0, promotion.cast(_flat(index), torch.int64))
+        size = shapes.numel(self.shape) if not self.rank else shapes.size(self.shape[0])
+        taken = take_dim(_flat(self), 0, in_bounds(_flat(index), size))
         return ops.reshape(taken, index.shape)
     position = _flat_position(index, shapes.dim(dim, self.rank), shapes.sizes(self))
     return ops.reshape(take_dim(_flat(self), 0, _flat(position)), index.shape)
@@ -296,8 +312,9 @@ def aten_index_put(
     if plan.count == 0 or 0 in plan.shape:
         return self
     updates = plan.updates(values)
-    position = ops.reshape(plan.position, [plan.count, 1])
     target = plan.fold(self)
+    limit = shapes.size(target.shape[0])
+    position = ops.reshape(_checked(plan.position, limit), [plan.count, 1])
     if accumulate:
         result = ops.scatter_nd_add(_wide(target), _wide(updates), position)
         return plan.unfold(promotion.cast(result, dtype))
@@ -330,10 +347,11 @@ def aten_index_reduce(
 @map_to(aten.index_select)
 def aten_index_select(self: MaxTensor, dim: int, index: MaxTensor) -> MaxTensor:
     if not self.rank:
-        return ops.reshape(take_dim(_flat(self), 0, _flat(index)), [])
+        return ops.reshape(take_dim(_flat(self), 0, in_bounds(_flat(index), 1)), [])
+    dim = shapes.dim(dim, self.rank)
     if shapes.numel(index.shape) == 0:
-        return slice_dim(self, shapes.dim(dim, self.rank), 0, 0)
-    return take_dim(self, shapes.dim(dim, self.rank), _flat(index))
+        return slice_dim(self, dim, 0, 0)
+    return take_dim(self, dim, in_bounds(_flat(index), shapes.size(self.shape[dim])))
 
 
 # masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor
@@ -382,7 +400,10 @@ Scatter = Callable[..., MaxTensor]
 def _scatter(
     self: MaxTensor, dim: int, index: MaxTensor, src: MaxTensor, scatter: Scatter
 ) -> MaxTensor:
-    """MAX's `scatter` for any rank; elements of `src` beyond the shape of `index` are ignored."""
+    """MAX's `scatter` for any rank; elements of `src` beyond the shape of `index` are ignored.
+
+    `index` comes from `_scattered`.
+    """
     if 0 in shapes.sizes(index):
         return self
     dim = shapes.dim(dim, self.rank)
@@ -393,7 +414,15 @@ def _scatter(
         for axis, size in enumerate(shapes.sizes(index)):
             src = slice_dim(src, axis, 0, size)
     src = shapes.broadcast_to(src, index.shape)
-    return scatter(self, src, promotion.cast(index, torch.int64), dim)
+    return scatter(self, src, index, dim)
+
+
+def _scattered(self: MaxTensor, dim: int, index: MaxTensor) -> MaxTensor:
+    """The index of an op that scatters into `self`, checked."""
+    if 0 in shapes.sizes(index):
+        return index
+    size = shapes.size(self.shape[shapes.dim(dim, self.rank)]) if self.rank else 1
+    return _checked(index, size)
 
 
 _REDUCTIONS: dict[str, Scatter] = {
@@ -425,6 +454,7 @@ def aten_scatter(
     assert given is not None
     dtype = promotion.dtype_of(self)
     updates = promotion.as_tensor(given, dtype, self.device)
+    index = _scattered(self, dim, index)
     if reduce is None:
         return _scatter(self, dim, index, updates, ops.scatter)
     wide = _scatter(_wide(self), dim, index, _wide(updates), _REDUCTIONS[reduce])
@@ -434,6 +464,7 @@ def aten_scatter(
 # scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
 @map_to(aten.scatter_add)
 def aten_scatter_add(self: MaxTensor, dim: int, index: MaxTensor, src: MaxTensor) -> MaxTensor:
+    index = _scattered(self, dim, index)
     wide = _scatter(_wide(self), dim, index, _wide(src), ops.scatter_add)
     return promotion.cast(wide, promotion.dtype_of(self))
 
@@ -451,6 +482,7 @@ def aten_scatter_reduce(
 ) -> MaxTensor:
     if 0 in shapes.sizes(index):
         return self
+    index = _scattered(self, dim, index)
     target, updates = _wide(self), _wide(src)
     dtype = promotion.dtype_of(target)
 
@@ -503,5 +535,5 @@ def aten_take(self: MaxTensor, index: MaxTensor) -> MaxTensor:
     if 0 in shapes.sizes(index):
         return constants.full(index.shape, 0, promotion.dtype_of(self), self.device)
     flat = _flat(self)
-    position = _not_negative(_flat(index), shapes.size(flat.shape[0]))
+    position = in_bounds(_flat(index), shapes.size(flat.shape[0]), wraps=True)
     return ops.reshape(take_dim(flat, 0, position), index.shape)

@@ -1,6 +1,6 @@
 """Batch, group and layer normalization. Sorted by ATen name.
 
-The gradients of layer and group norm are decomposed by PyTorch.
+The gradient of group norm is decomposed by PyTorch.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import torch
 from max.graph import ops
 
 from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
-from torch_max_backend.lowering.aten_functions.reduction import count, squared_deviations, total
+from torch_max_backend.lowering.aten_functions.reduction import count, squared_deviations
 from torch_max_backend.lowering.mojo_kernels import divide
 from torch_max_backend.lowering.registry import map_to
 from torch_max_backend.lowering.types import CallInfo, MaxTensor, Size
@@ -56,6 +56,33 @@ def _in_output_dtypes(tensors: list[MaxTensor | None], call: CallInfo) -> list[M
     ]
 
 
+def _by_channel(tensor: MaxTensor) -> MaxTensor:
+    """[batch, channels, places], as the kernels take it."""
+    batch, channels, *places = shapes.sizes(tensor)
+    return tensor.reshape([batch, channels, shapes.numel(places)])
+
+
+def _vector(vector: MaxTensor | None, default: float, like: MaxTensor) -> MaxTensor:
+    """A parameter of each channel, in the dtype of `like`."""
+    if vector is None:
+        dtype = promotion.dtype_of(like)
+        return constants.full([shapes.size(like.shape[1])], default, dtype, like.device)
+    return promotion.cast(vector, promotion.dtype_of(like))
+
+
+def _batch_norm(
+    input: MaxTensor, weight: MaxTensor | None, bias: MaxTensor | None, eps: float
+) -> list[MaxTensor]:
+    """The result, and of each channel mean, reciprocal deviation and sum of squared deviations."""
+    values = _by_channel(promotion.opmath(input))
+    dtype, channels = promotion.dtype_of(values), [shapes.size(input.shape[1])]
+    parameters = [_vector(weight, 1, values), _vector(bias, 0, values)]
+    inputs = [values, *parameters, constants.constant([eps], dtype, input.device)]
+    outputs = [(dtype, shapes.sizes(values)), *[(dtype, channels)] * 3]
+    output, *statistics = mojo_kernels.call("tmb_batch_norm", inputs, outputs)
+    return [output.reshape(input.shape), *statistics]
+
+
 # _native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)
 @map_to(aten._native_batch_norm_legit_functional, needs_call=True)
 def aten__native_batch_norm_legit_functional(
@@ -72,17 +99,10 @@ def aten__native_batch_norm_legit_functional(
 ) -> list[MaxTensor | None]:
     # Not PyTorch's decomposition: with symbolic sizes it computes with symbolic floats.
     if not training:
-        results = aten__native_batch_norm_legit_no_training(
-            input, weight, bias, running_mean, running_var, momentum, eps
-        )
+        results = _running_norm(input, weight, bias, running_mean, running_var, eps, call)
         return _in_output_dtypes([*results, running_mean, running_var], call)
-    values, dims = promotion.opmath(input), _channel_dims(input)
-    dtype, channels = promotion.dtype_of(values), [input.shape[1]]
-    squares, mean = squared_deviations(values, dims)
-    number = constants.scalar(count(input, dims), dtype, input.device)
-    rstd = _inverse_deviation(divide(squares, number), eps)
-    output = _affine((values - mean) * rstd, weight, bias)
-    mean, rstd, squares = (x.reshape(channels) for x in (mean, rstd, squares))
+    output, mean, rstd, squares = _batch_norm(input, weight, bias, eps)
+    dims, dtype = _channel_dims(input), promotion.dtype_of(mean)
     # Not number - 1: MAX compiles and runs a program to fold each expression of constants.
     freedom = constants.scalar(count(input, dims) - 1, dtype, input.device)
     kept, share = (constants.scalar(x, dtype, input.device) for x in (1 - momentum, momentum))
@@ -103,15 +123,40 @@ def aten__native_batch_norm_legit_no_stats(
     *,
     call: CallInfo,
 ) -> list[MaxTensor | None]:
+    return _in_output_dtypes(list(_batch_norm(input, weight, bias, eps)[:3]), call)
+
+
+def _running_norm(
+    input: MaxTensor,
+    weight: MaxTensor | None,
+    bias: MaxTensor | None,
+    running_mean: MaxTensor,
+    running_var: MaxTensor,
+    eps: float,
+    call: CallInfo,
+) -> list[MaxTensor]:
+    """`input` normalized by the running statistics, and the statistics as PyTorch saves them."""
     values = promotion.opmath(input)
-    mean, rstd = _statistics(values, _channel_dims(input), eps)
-    output = _affine((values - mean) * rstd, weight, bias)
-    channels = [input.shape[1]]
-    return _in_output_dtypes([output, mean.reshape(channels), rstd.reshape(channels)], call)
+    dtype = promotion.dtype_of(values)
+    # One multiplication and one addition per element; the rest is computed once per channel.
+    mean = promotion.cast(running_mean, dtype)
+    scale = inverse = _inverse_deviation(promotion.cast(running_var, dtype), eps)
+    if weight is not None:
+        scale = scale * promotion.cast(weight, dtype)
+    shift = -mean * scale
+    if bias is not None:
+        shift = shift + promotion.cast(bias, dtype)
+    results = [promotion.cast(_affine(values, scale, shift), promotion.dtype_of(input))]
+    for meta, saved in zip(call.outputs[1:3], (mean, inverse), strict=True):
+        # PyTorch saves nothing on the CPU, and the statistics on a GPU.
+        nothing = meta is None or meta.shape == (0,)
+        empty = constants.full([0], 0, promotion.dtype_of(input), input.device)
+        results.append(empty if nothing else saved)
+    return results
 
 
 # _native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)
-@map_to(aten._native_batch_norm_legit_no_training)
+@map_to(aten._native_batch_norm_legit_no_training, needs_call=True)
 def aten__native_batch_norm_legit_no_training(
     input: MaxTensor,
     weight: MaxTensor | None,
@@ -120,22 +165,11 @@ def aten__native_batch_norm_legit_no_training(
     running_var: MaxTensor,
     momentum: float,
     eps: float,
-) -> tuple[MaxTensor, MaxTensor, MaxTensor]:
-    values = promotion.opmath(input)
-    dtype = promotion.dtype_of(values)
-    # One multiplication and one addition per element; the rest is computed once per channel.
-    scale = _inverse_deviation(promotion.cast(running_var, dtype), eps)
-    if weight is not None:
-        scale = scale * promotion.cast(weight, dtype)
-    shift = -promotion.cast(running_mean, dtype) * scale
-    if bias is not None:
-        shift = shift + promotion.cast(bias, dtype)
-    nothing = constants.full([0], 0, promotion.dtype_of(input), input.device)
-    return (
-        promotion.cast(_affine(values, scale, shift), promotion.dtype_of(input)),
-        nothing,
-        nothing,
-    )
+    *,
+    call: CallInfo,
+) -> list[MaxTensor | None]:
+    results = _running_norm(input, weight, bias, running_mean, running_var, eps, call)
+    return _in_output_dtypes([*results], call)
 
 
 # native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)
@@ -156,7 +190,7 @@ def aten_native_batch_norm_backward(
 ) -> list[MaxTensor | None]:
     # Not PyTorch's decomposition: with symbolic sizes it computes with symbolic floats.
     values, grad = promotion.opmath(input), promotion.opmath(grad_out)
-    rank, dims, dtype = len(input.shape), _channel_dims(input), promotion.dtype_of(values)
+    dtype = promotion.dtype_of(values)
     if train:
         assert save_mean is not None and save_invstd is not None
         mean, rstd = promotion.cast(save_mean, dtype), promotion.cast(save_invstd, dtype)
@@ -164,16 +198,14 @@ def aten_native_batch_norm_backward(
         assert running_mean is not None and running_var is not None
         mean = promotion.cast(running_mean, dtype)
         rstd = _inverse_deviation(promotion.cast(running_var, dtype), eps)
-    centered = values - _per_channel(mean, rank)
-    grad_bias = total(grad, dims, keepdim=False)
-    grad_weight = total(grad * centered, dims, keepdim=False) * rstd
-    grad_input = grad
-    if train:
-        number = constants.scalar(count(input, dims), dtype, input.device)
-        slope = _per_channel(divide(grad_weight * rstd, number), rank)
-        grad_input = grad - centered * slope - _per_channel(divide(grad_bias, number), rank)
-    factor = rstd if weight is None else rstd * promotion.cast(weight, dtype)
-    grad_input = grad_input * _per_channel(factor, rank)
+    lines = [_by_channel(grad), _by_channel(values)]
+    inputs = [*lines, mean, rstd, _vector(weight, 1, values)]
+    channels = [shapes.size(input.shape[1])]
+    outputs = [(dtype, shapes.sizes(lines[1])), (dtype, channels), (dtype, channels)]
+    grad_input, grad_weight, grad_bias = mojo_kernels.call(
+        "tmb_batch_norm_gradient", inputs, outputs, {"training": train}
+    )
+    grad_input = grad_input.reshape(input.shape)
     grads = zip((grad_input, grad_weight, grad_bias), output_mask, strict=True)
     return _in_output_dtypes([grad if wanted else None for grad, wanted in grads], call)
 
@@ -250,3 +282,43 @@ def aten_native_layer_norm(
     call: CallInfo,
 ) -> list[MaxTensor | None]:
     return _in_output_dtypes(list(layer_norm(input, normalized_shape, weight, bias, eps)), call)
+
+
+# native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)
+@map_to(aten.native_layer_norm_backward, needs_call=True)
+def aten_native_layer_norm_backward(
+    grad_out: MaxTensor,
+    input: MaxTensor,
+    normalized_shape: list[Size],
+    mean: MaxTensor,
+    rstd: MaxTensor,
+    weight: MaxTensor | None,
+    bias: MaxTensor | None,
+    output_mask: list[bool],
+    *,
+    call: CallInfo,
+) -> list[MaxTensor | None]:
+    """All three by one kernel: composed of reductions, it takes as long as the products."""
+    grad, values = promotion.opmath(grad_out), promotion.opmath(input)
+    dtype = promotion.dtype_of(values)
+    leading = shapes.sizes(input)[: len(input.shape) - len(normalized_shape)]
+    rows, length = shapes.numel(leading), shapes.numel(normalized_shape)
+    if weight is None:
+        gamma = constants.full([length], 1, dtype, input.device)
+    else:
+        gamma = promotion.cast(weight, dtype).reshape([length])
+    lines = [x.reshape([rows, length]) for x in (grad, values)]
+    statistics = [promotion.cast(x, dtype).reshape([rows]) for x in (mean, rstd)]
+    outputs: list[tuple[torch.dtype, list[Size]]] = [
+        (dtype, [rows, length]),
+        (dtype, [length]),
+        (dtype, [length]),
+    ]
+    inputs = [*lines, *statistics, gamma]
+    results = mojo_kernels.call("tmb_layer_norm_gradient", inputs, outputs)
+    sizes = (shapes.sizes(input), normalized_shape, normalized_shape)
+    grads = [
+        result.reshape(size) if wanted else None
+        for result, size, wanted in zip(results, sizes, output_mask, strict=True)
+    ]
+    return _in_output_dtypes(grads, call)

@@ -7,7 +7,7 @@ from max.dtype import DType
 from max.graph import Dim, ops
 
 from torch_max_backend.errors import UnsupportedOpError
-from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
+from torch_max_backend.lowering import constants, devices, mojo_kernels, promotion, shapes
 from torch_max_backend.lowering.aten_functions.reduction import located_extremum
 from torch_max_backend.lowering.on_torch import NEEDS_SHAPES
 from torch_max_backend.lowering.registry import map_to
@@ -29,7 +29,8 @@ def _ordered(
     outer, n, inner = shapes.sizes(lines)
     shape = [outer, n if k is None else k, inner]
     outputs = [(promotion.dtype_of(self), shape), (torch.int64, shape)]
-    values, indices = mojo_kernels.call("tmb_sort", [lines], outputs, {"descending": descending})
+    how = {"descending": descending, "merging": devices.is_gpu(self.device)}
+    values, indices = mojo_kernels.call("tmb_sort", [lines], outputs, how)
     return values, indices
 
 

@@ -8,10 +8,8 @@ from typing import Any
 import torch
 
 from torch_max_backend.compat.torch import OpOverload
-from torch_max_backend.compat.torch import fma as inductor_fma
 from torch_max_backend.lowering.decompositions.basic import (
     embedding_renorm,
-    fma,
     native_dropout,
     segment_reduce,
 )
@@ -25,7 +23,6 @@ DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.embedding_renorm.default: embedding_renorm,
     aten.native_dropout.default: native_dropout,
     aten.segment_reduce.default: segment_reduce,
-    inductor_fma: fma,
     **foreach_decompositions(),
     **FRACTIONAL_POOLING,
     **GRADIENTS,

@@ -6,13 +6,17 @@ from typing import Any
 
 import torch
 
+Number = torch.Tensor | float | torch.SymFloat
 
-def fma(a: torch.Tensor, b: torch.Tensor | float, c: torch.Tensor | float) -> torch.Tensor:
+
+def fma(a: Number, b: Number, c: Number) -> torch.Tensor:
     """Dynamo emits it for `addcmul`, and for `add` if alpha is a tensor (a learning rate).
 
-    PyTorch rounds once; whether MAX does depends on its compiler.
+    One of the three is a tensor. PyTorch rounds once; whether MAX does depends on its compiler.
     """
-    return a * b + c
+    result: Any = a * b + c  # type: ignore[operator]  # SymFloat has no annotations
+    assert isinstance(result, torch.Tensor)
+    return result
 
 
 def embedding_renorm(

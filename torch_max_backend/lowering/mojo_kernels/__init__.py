@@ -16,19 +16,51 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 from max.dtype import DType
-from max.graph import TensorType, TensorValue, ops
+from max.graph import DeviceRef, TensorType, TensorValue, Value, ops
 
 from torch_max_backend import flags
-from torch_max_backend.errors import PackageError
-from torch_max_backend.lowering import shapes
+from torch_max_backend.errors import MaxCompilerError, PackageError
+from torch_max_backend.lowering import devices, shapes
 from torch_max_backend.lowering.devices import max_dtype
 from torch_max_backend.lowering.private_folder import distrust, unwritable
 from torch_max_backend.observe.held_warnings import warn
 
 SOURCES = Path(__file__).parent
+
+HOST_ONLY = frozenset(
+    {
+        "tmb_attention",
+        "tmb_attention_gradient",
+        "tmb_attention_gradient_masked",
+        "tmb_attention_masked",
+        "tmb_convolution",
+        "tmb_filter_gradient",
+        "tmb_image_program",
+        "tmb_layer_norm_gradient",
+        "tmb_matmul",
+        "tmb_matvec",
+        "tmb_matvec_gated",
+        "tmb_matvec_group",
+        "tmb_packed_matmul",
+        "tmb_packed_matmul_gated",
+        "tmb_packed_matmul_group",
+        "tmb_product",
+        "tmb_update",
+        "tmb_write_lines",
+    }
+)
+"""Kernels that read tensors on the host: each calls `host_only` and does not compile for a GPU."""
+
+Parameters = Mapping[str, bool | int | float | str | DType]
+Outputs = Sequence[tuple[torch.dtype, Sequence[shapes.Size]]]
+GpuForm = Callable[[Sequence[TensorValue], Outputs, Parameters], Sequence[TensorValue]]
+
+GPU_FORMS: dict[str, GpuForm] = {}
+"""What computes the results of a kernel on a GPU, if not the kernel itself (`gpu_forms.py`)."""
 
 
 def _digest(folder: Path) -> str:
@@ -98,19 +130,35 @@ def precompile(target: Path) -> None:
     """Compile a package to the path from `package`, unless it exists: 30 s, once per machine."""
     from mojo.run import subprocess_run_mojo
 
-    if _is_intact(target):
-        return
     folder = _SOURCES_OF[target]
-    with tempfile.TemporaryDirectory(dir=target.parent) as staging:
-        built = Path(staging) / target.name
+
+    def compile(package: Path) -> None:
         try:
             subprocess_run_mojo(
-                ["precompile", str(folder), "-o", str(built)], capture_output=True, check=True
+                ["precompile", str(folder), "-o", str(package)], capture_output=True, check=True
             )
         except subprocess.CalledProcessError as error:
             raise PackageError(
                 f"Mojo could not compile {folder}:\n{error.stderr.decode(errors='replace')}"
             ) from error
+
+    _build(target, compile)
+
+
+def library(name: str, compile: Callable[[Path], None]) -> Path:
+    """A shared library that is kept beside the packages; `compile` writes it where it is told."""
+    target = _kernel_folder(flags.cache_dir(), name) / name
+    _build(target, compile)
+    return target
+
+
+def _build(target: Path, compile: Callable[[Path], None]) -> None:
+    """Let `compile` make a file, unless it is there."""
+    if _is_intact(target):
+        return
+    with tempfile.TemporaryDirectory(dir=target.parent) as staging:
+        built = Path(staging) / target.name
+        compile(built)
         checksum = _checksum_file(built)
         checksum.write_text(_checksum(built))
         # Each is replaced as a whole; between the two, a reader compiles the package again.
@@ -143,11 +191,28 @@ def divide(self: TensorValue, other: TensorValue) -> TensorValue:
 def call(
     name: str,
     inputs: Sequence[TensorValue],
-    outputs: Sequence[tuple[torch.dtype, Sequence[shapes.Size]]],
-    parameters: Mapping[str, bool | int | float | str | DType] | None = None,
+    outputs: Outputs,
+    parameters: Parameters | None = None,
 ) -> list[TensorValue]:
     """A kernel with an `execute` method; `outputs` are the (dtype, shape) that it fills."""
     device = inputs[0].device
+    if devices.is_gpu(device):
+        if name in GPU_FORMS:
+            return list(GPU_FORMS[name](inputs, outputs, parameters or {}))
+        check_launched(name)
     types = [TensorType(max_dtype(dtype), list(shape), device) for dtype, shape in outputs]
     results = ops.custom(name, device, list(inputs), types, parameters=parameters)
     return [result.tensor for result in results]
+
+
+def call_in_place(name: str, device: DeviceRef, inputs: Sequence[Value[Any]]) -> None:
+    """A kernel that writes into its arguments and returns nothing."""
+    if devices.is_gpu(device):
+        check_launched(name)
+    ops.inplace_custom(name, device, list(inputs))
+
+
+def check_launched(name: str) -> None:
+    """Raise unless the kernel can be launched on a GPU."""
+    if name in HOST_ONLY:
+        raise MaxCompilerError(f"the kernel {name} runs on the CPU only and has no GPU form")

@@ -1,4 +1,4 @@
-"""Scaled dot product attention, and the mask of its gradient.
+"""Scaled dot product attention.
 
 The keys of a head (transposed) and its values are copied into panels of two vectors, once for all
 queries that use them. For a block of queries, the scores, their softmax and the weighted values are
@@ -13,7 +13,8 @@ from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
 from std.utils.numerics import inf
 
-from .lines import GRAIN, exp_of, nans, task_count
+from .launch import host_only
+from .lines import GRAIN, exp_of, log_of, nans
 from .tiles import TASKS, TILE, multiply
 
 comptime BLOCK = 8 * TILE
@@ -22,7 +23,7 @@ comptime BLOCK = 8 * TILE
 comptime SCORES = 64 * 1024
 """The maximum number of scores of a block, so that they stay in the L2 cache."""
 
-def _product[
+def product_of_panels[
     W: Int, C: DType
 ](
     rows: Int,
@@ -49,7 +50,7 @@ def _product[
 
 
 @always_inline
-def _softmax[
+def softmax_row[
     masked: Bool, W: Int, C: DType
 ](
     row: Pointer[mut=True, Scalar[C], _],
@@ -57,8 +58,11 @@ def _softmax[
     padded: Int,
     scale: Scalar[C],
     mask: Pointer[Scalar[C], _],
-) -> Scalar[C]:
-    """Replace `n` scores by exponentials, with zeros up to `padded`; returns their factor."""
+) -> Tuple[Scalar[C], Scalar[C]]:
+    """Replace `n` scores by exponentials, with zeros up to `padded`.
+
+    Returns the factor that makes them a softmax, and the logarithm of the sum of exponentials.
+    """
     var tops = SIMD[C, W](-inf[C]())
     var bads = SIMD[DType.bool, W](fill=False)
     for j in range(n, (n + W - 1) // W * W):
@@ -85,7 +89,7 @@ def _softmax[
     if top == -inf[C]() and not bads.reduce_or():
         for k in range(padded):
             row[unsafe_offset=k] = 0
-        return 0
+        return (Scalar[C](0), top)
     var sums = SIMD[C, W](0)
     j = 0
     while j < n:
@@ -97,7 +101,54 @@ def _softmax[
     while j < padded:
         row[unsafe_offset=j] = 0
         j += 1
-    return 1 / sums.reduce_add()
+    var sum = sums.reduce_add()
+    return (1 / sum, top + log_of(sum))
+
+
+@always_inline
+def _scores[
+    K: Int, W: Int, C: DType
+](
+    q: Pointer[Scalar[C], _],
+    k: Pointer[Scalar[C], _],
+    step: Int,
+    width: Int,
+    scores: Pointer[mut=True, Scalar[C], _],
+):
+    """A query times K keys, `step` apart."""
+    var sums = Array[SIMD[C, W], K](fill=0)
+    var d = 0
+    while d + W <= width:
+        var v = q.unsafe_offset(d).unsafe_load[width=W]()
+        comptime for i in range(K):
+            sums[i] = k.unsafe_offset(i * step + d).unsafe_load[width=W]().fma(v, sums[i])
+        d += W
+    comptime for i in range(K):
+        var score = sums[i].reduce_add()
+        for rest in range(d, width):
+            score += k[unsafe_offset = i * step + rest] * q[unsafe_offset=rest]
+        scores[unsafe_offset=i] = score
+
+
+@always_inline
+def _weighted[
+    V: Int, W: Int, C: DType
+](
+    y: Pointer[mut=True, Scalar[C], _],
+    weights: Pointer[Scalar[C], _],
+    v: Pointer[Scalar[C], _],
+    step: Int,
+    count: Int,
+    factor: Scalar[C],
+):
+    """V vectors of the sum of `count` weighted values, `step` apart."""
+    var sums = Array[SIMD[C, W], V](fill=0)
+    for j in range(count):
+        var weight = SIMD[C, W](weights[unsafe_offset=j])
+        comptime for i in range(V):
+            sums[i] = v.unsafe_offset(j * step + i * W).unsafe_load[width=W]().fma(weight, sums[i])
+    comptime for i in range(V):
+        y.unsafe_offset(i * W).unsafe_store(sums[i] * factor)
 
 
 @always_inline
@@ -105,6 +156,7 @@ def _one_query[
     masked: Bool, W: Int, C: DType
 ](
     y: Pointer[mut=True, Scalar[C], _],
+    logsumexp: Pointer[mut=True, Scalar[C], _],
     q: Pointer[Scalar[C], _],
     k: Pointer[Scalar[C], _],
     v: Pointer[Scalar[C], _],
@@ -115,46 +167,44 @@ def _one_query[
     scores: Pointer[mut=True, Scalar[C], _],
 ):
     """For a single query, which reads each key and value once: panels would not repay the copy."""
-    for j in range(seen):
-        var key = k.unsafe_offset(j * s.key_heads * s.width)
-        var sums = SIMD[C, W](0)
-        var d = 0
-        while d + W <= s.width:
-            sums = (
-                key.unsafe_offset(d)
-                .unsafe_load[width=W]()
-                .fma(q.unsafe_offset(d).unsafe_load[width=W](), sums)
-            )
-            d += W
-        var score = sums.reduce_add()
-        while d < s.width:
-            score += key[unsafe_offset=d] * q[unsafe_offset=d]
-            d += 1
-        scores[unsafe_offset=j] = score
-    var factor = _softmax[masked, W, C](scores, seen, seen, scale, mask)
-    var step = s.key_heads * s.value_width
+    comptime TOGETHER = 4
+    var step = s.step() * s.width
+    var j = 0
+    while j + TOGETHER <= seen:
+        _scores[TOGETHER, W](
+            q, k.unsafe_offset(j * step), step, s.width, scores.unsafe_offset(j)
+        )
+        j += TOGETHER
+    while j < seen:
+        _scores[1, W](q, k.unsafe_offset(j * step), step, s.width, scores.unsafe_offset(j))
+        j += 1
+    var found = softmax_row[masked, W, C](scores, seen, seen, scale, mask)
+    var factor = found[0]
+    logsumexp[unsafe_offset=0] = found[1]
+    step = s.step() * s.value_width
     var d = 0
+    while d + TOGETHER * W <= s.value_width:
+        _weighted[TOGETHER, W](
+            y.unsafe_offset(d), scores, v.unsafe_offset(d), step, seen, factor
+        )
+        d += TOGETHER * W
     while d + W <= s.value_width:
-        var sums = SIMD[C, W](0)
-        for j in range(seen):
-            sums = (
-                v.unsafe_offset(j * step + d)
-                .unsafe_load[width=W]()
-                .fma(SIMD[C, W](scores[unsafe_offset=j]), sums)
-            )
-        y.unsafe_offset(d).unsafe_store(sums * factor)
+        _weighted[1, W](y.unsafe_offset(d), scores, v.unsafe_offset(d), step, seen, factor)
         d += W
     while d < s.value_width:
         var sum = Scalar[C](0)
-        for j in range(seen):
-            sum += v[unsafe_offset=j * step + d] * scores[unsafe_offset=j]
+        for i in range(seen):
+            sum += v[unsafe_offset = i * step + d] * scores[unsafe_offset=i]
         y[unsafe_offset=d] = sum * factor
         d += 1
 
 
 @fieldwise_init
 struct Sizes(ImplicitlyCopyable, TrivialRegisterPassable):
-    """Batch, queries, keys, heads of queries and of keys, width of keys and of values."""
+    """Batch, queries, keys, heads of queries and of keys, width of keys and of values.
+
+    `heads_first`: keys and values are [batch, heads, length, width], as caches keep them.
+    """
 
     var batch: Int
     var queries: Int
@@ -163,6 +213,19 @@ struct Sizes(ImplicitlyCopyable, TrivialRegisterPassable):
     var key_heads: Int
     var width: Int
     var value_width: Int
+    var heads_first: Bool
+
+    @always_inline
+    def row(self, batch: Int, head: Int) -> Int:
+        """Where the first key of a head is, in keys."""
+        if self.heads_first:
+            return (batch * self.key_heads + head) * self.keys
+        return batch * self.keys * self.key_heads + head
+
+    @always_inline
+    def step(self) -> Int:
+        """How far the next key of a head is, in keys."""
+        return 1 if self.heads_first else self.key_heads
 
 
 @fieldwise_init
@@ -178,6 +241,7 @@ def attend[
     causal: Bool, masked: Bool, C: DType
 ](
     yp: Pointer[mut=True, Scalar[C], _],
+    lp: Pointer[mut=True, Scalar[C], _],
     qp: Pointer[Scalar[C], _],
     kp: Pointer[Scalar[C], _],
     vp: Pointer[Scalar[C], _],
@@ -187,7 +251,7 @@ def attend[
     steps: Steps,
     workers: Int,
 ):
-    """Attention over [batch, length, heads, width]."""
+    """Attention over [batch, length, heads, width]; `lp` is [batch, heads, length]."""
     comptime W = simd_width_of[C]()
     comptime N = 2 * W
     var padded = (s.keys + N - 1) // N * N
@@ -200,14 +264,15 @@ def attend[
 
     if s.queries == 1:
 
-        def single(t: Int) {yp, qp, kp, vp, mp, scale, s, steps, padded, units, tasks}:
+        def single(t: Int) {yp, lp, qp, kp, vp, mp, scale, s, steps, padded, units, tasks}:
             var scores = List[Scalar[C]](unsafe_uninit_length=padded)
             for u in range(units * t // tasks, units * (t + 1) // tasks):
                 var b = u // s.heads
                 var head = u % s.heads
-                var key = b * s.keys * s.key_heads + head // (s.heads // s.key_heads)
+                var key = s.row(b, head // (s.heads // s.key_heads))
                 _one_query[masked, W, C](
                     yp.unsafe_offset(u * s.value_width),
+                    lp.unsafe_offset(u),
                     qp.unsafe_offset(u * s.width),
                     kp.unsafe_offset(key * s.width),
                     vp.unsafe_offset(key * s.value_width),
@@ -226,6 +291,7 @@ def attend[
         t: Int,
     ) {
         yp,
+        lp,
         qp,
         kp,
         vp,
@@ -258,15 +324,15 @@ def attend[
             var key_head = head // (s.heads // s.key_heads)
             if packed != b * s.key_heads + key_head:
                 packed = b * s.key_heads + key_head
-                var k0 = kp.unsafe_offset((b * s.keys * s.key_heads + key_head) * s.width)
-                var v0 = vp.unsafe_offset((b * s.keys * s.key_heads + key_head) * s.value_width)
+                var k0 = kp.unsafe_offset(s.row(b, key_head) * s.width)
+                var v0 = vp.unsafe_offset(s.row(b, key_head) * s.value_width)
                 for j in range(padded):
                     var panel = kt.unsafe_offset(j // N * N * s.width + j % N)
-                    var source = k0.unsafe_offset(min(j, s.keys - 1) * s.key_heads * s.width)
+                    var source = k0.unsafe_offset(min(j, s.keys - 1) * s.step() * s.width)
                     for d in range(s.width):
                         panel[unsafe_offset=d * N] = source[unsafe_offset=d]
                 for j in range(s.keys):
-                    var source = v0.unsafe_offset(j * s.key_heads * s.value_width)
+                    var source = v0.unsafe_offset(j * s.step() * s.value_width)
                     for d in range(value_panels * N):
                         vt[unsafe_offset=(d // N * s.keys + j) * N + d % N] = (
                             source[unsafe_offset=d] if d < s.value_width else 0
@@ -277,7 +343,7 @@ def attend[
                 visible = min(visible, first + rows)
             var panels = (visible + N - 1) // N
             var q0 = qp.unsafe_offset(((b * s.queries + first) * s.heads + head) * s.width)
-            _product[W, C](
+            product_of_panels[W, C](
                 rows, q0, s.heads * s.width, s.width, kt, N * s.width, panels, sp, padded
             )
             for r in range(rows):
@@ -287,10 +353,12 @@ def attend[
                 var line = mp.unsafe_offset(
                     b * steps.batch + head * steps.head + (first + r) * steps.query
                 )
-                fp[unsafe_offset=r] = _softmax[masked, W, C](
+                var found = softmax_row[masked, W, C](
                     sp.unsafe_offset(r * padded), seen, visible, scale, line
                 )
-            _product[W, C](
+                fp[unsafe_offset=r] = found[0]
+                lp[unsafe_offset = (b * s.heads + head) * s.queries + first + r] = found[1]
+            product_of_panels[W, C](
                 rows, sp, padded, visible, vt, N * s.keys, value_panels, op, value_panels * N
             )
             for r in range(rows):
@@ -317,11 +385,14 @@ def attend[
 
 
 @extensibility.register("tmb_attention")
-struct Attention[causal: Bool]:
+struct Attention[causal: Bool, heads_first: Bool]:
     """Softmax(scale * query @ key.T) @ value over [batch, length, heads, width].
 
+    The logarithms of the sums of exponentials are [batch, heads, length].
+
     Key and value may have fewer heads, each of which is shared by a group of the query's heads. If
-    `causal`, a query attends to the keys up to its own position.
+    `heads_first`, they are [batch, heads, length, width]. If `causal`, a query attends to the keys up
+    to its own position.
     """
 
     @staticmethod
@@ -329,14 +400,17 @@ struct Attention[causal: Bool]:
         target: StaticString
     ](
         output: OutputTensor[rank=4, ...],
+        logsumexp: OutputTensor[dtype=output.dtype, rank=3, ...],
         query: InputTensor[dtype=output.dtype, rank=4, ...],
         key: InputTensor[dtype=output.dtype, rank=4, ...],
         value: InputTensor[dtype=output.dtype, rank=4, ...],
         scale: InputTensor[dtype=output.dtype, rank=1, ...],
         ctx: DeviceContext,
     ) raises:
+        host_only["tmb_attention", target]()
         attend[Self.causal, False, output.dtype](
             output.unsafe_ptr(),
+            logsumexp.unsafe_ptr(),
             query.unsafe_ptr(),
             key.unsafe_ptr(),
             value.unsafe_ptr(),
@@ -345,11 +419,12 @@ struct Attention[causal: Bool]:
             Sizes(
                 query.dim_size(0),
                 query.dim_size(1),
-                key.dim_size(1),
+                key.dim_size(2 if Self.heads_first else 1),
                 query.dim_size(2),
-                key.dim_size(2),
+                key.dim_size(1 if Self.heads_first else 2),
                 query.dim_size(3),
                 value.dim_size(3),
+                Self.heads_first,
             ),
             Steps(0, 0, 0),
             parallelism_level(None),
@@ -357,7 +432,7 @@ struct Attention[causal: Bool]:
 
 
 @extensibility.register("tmb_attention_masked")
-struct MaskedAttention:
+struct MaskedAttention[heads_first: Bool]:
     """The same with a mask that is added to the scores: [batch or 1, heads or 1, queries or 1, keys].
 
     The result is zero for a query with no visible key, all of its scores being -inf.
@@ -368,6 +443,7 @@ struct MaskedAttention:
         target: StaticString
     ](
         output: OutputTensor[rank=4, ...],
+        logsumexp: OutputTensor[dtype=output.dtype, rank=3, ...],
         query: InputTensor[dtype=output.dtype, rank=4, ...],
         key: InputTensor[dtype=output.dtype, rank=4, ...],
         value: InputTensor[dtype=output.dtype, rank=4, ...],
@@ -375,11 +451,13 @@ struct MaskedAttention:
         mask: InputTensor[dtype=output.dtype, rank=4, ...],
         ctx: DeviceContext,
     ) raises:
-        var keys = key.dim_size(1)
+        host_only["tmb_attention_masked", target]()
+        var keys = key.dim_size(2 if Self.heads_first else 1)
         var lines = mask.dim_size(2)
         var planes = mask.dim_size(1)
         attend[False, True, output.dtype](
             output.unsafe_ptr(),
+            logsumexp.unsafe_ptr(),
             query.unsafe_ptr(),
             key.unsafe_ptr(),
             value.unsafe_ptr(),
@@ -390,9 +468,10 @@ struct MaskedAttention:
                 query.dim_size(1),
                 keys,
                 query.dim_size(2),
-                key.dim_size(2),
+                key.dim_size(1 if Self.heads_first else 2),
                 query.dim_size(3),
                 value.dim_size(3),
+                Self.heads_first,
             ),
             Steps(
                 0 if mask.dim_size(0) == 1 else planes * lines * keys,
@@ -401,37 +480,3 @@ struct MaskedAttention:
             ),
             parallelism_level(None),
         )
-
-
-@extensibility.register("tmb_causal_mask")
-struct CausalMask:
-    """0 where a query may attend to a key (up to its own position), else -inf.
-
-    `like` only makes the mask depend on an input: MAX would fold a constant mask by compiling and
-    running a program, which takes longer than the rest of the compile.
-    """
-
-    @staticmethod
-    def execute[
-        target: StaticString
-    ](
-        output: OutputTensor[rank=2, ...],
-        like: InputTensor[dtype=output.dtype, rank=1, ...],
-        ctx: DeviceContext,
-    ) raises:
-        comptime T = output.dtype
-        var queries = output.dim_size(0)
-        var keys = output.dim_size(1)
-        if queries * keys == 0:
-            return
-        var yp = output.unsafe_ptr()
-        var tasks = task_count(queries, keys)
-
-        @always_inline
-        def task(t: Int) {yp, queries, keys, tasks}:
-            for q in range(queries * t // tasks, queries * (t + 1) // tasks):
-                var row = yp.unsafe_offset(q * keys)
-                for k in range(keys):
-                    row[unsafe_offset=k] = Scalar[T](0) if k <= q else -inf[T]()
-
-        sync_parallelize(task, tasks)

@@ -11,7 +11,9 @@ from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
 
-from .tiles import GRAIN, ROWS_TOGETHER, TASKS, multiply_all
+from .launch import each, host_only
+from .lines import task_count
+from .tiles import DEPTH, GRAIN, ROWS_TOGETHER, TASKS, TILE, multiply, multiply_all
 
 
 @always_inline
@@ -33,12 +35,51 @@ def _source(
     return at if at < size else -1
 
 
+@fieldwise_init
+struct Images(ImplicitlyCopyable, TrivialRegisterPassable):
+    """The sizes of a convolution; `places` are the positions of its output, in one image."""
+
+    var channels: Int
+    """Of one group of the input."""
+    var groups: Int
+    var depth: Int
+    var height: Int
+    var width: Int
+    var kernel_height: Int
+    var kernel_width: Int
+    var taps: Int
+    var out_height: Int
+    var out_width: Int
+    var places: Int
+
+    @always_inline
+    def plane(self) -> Int:
+        return self.depth * self.height * self.width
+
+    @always_inline
+    def source(self, column: Int, tap: Int, window: Pointer[Scalar[DType.int64], _]) -> Int:
+        """Where a tap of the filter reads for an output position of any image; -1 for padding.
+
+        The position is that of the first channel of the first group.
+        """
+        var place = column % self.places
+        var d = tap // (self.kernel_height * self.kernel_width)
+        var h = tap // self.kernel_width % self.kernel_height
+        var at_d = _source(place // (self.out_width * self.out_height), d, window, 0, self.depth)
+        var at_h = _source(place // self.out_width % self.out_height, h, window, 1, self.height)
+        var at_w = _source(place % self.out_width, tap % self.kernel_width, window, 2, self.width)
+        if at_d < 0 or at_h < 0 or at_w < 0:
+            return -1
+        var image = column // self.places * self.groups * self.channels * self.plane()
+        return image + (at_d * self.height + at_h) * self.width + at_w
+
+
 @extensibility.register("tmb_convolution")
 struct Convolution:
     """[b, out, places] of x [b, in, d, h, w] and filters [out, in / groups, kd, kh, kw].
 
     `places` is the output's [d, h, w]; `window` has strides, paddings, dilations and spreads, three
-    of each.
+    of each. A panel has the positions of several images if one has few.
     """
 
     @staticmethod
@@ -52,60 +93,57 @@ struct Convolution:
         window: InputTensor[dtype=DType.int64, rank=1, ...],
         ctx: DeviceContext,
     ) raises:
+        host_only["tmb_convolution", target]()
         comptime T = output.dtype
         comptime W = simd_width_of[T]()
         comptime N = 2 * W
-        var batches = output.dim_size(0)
-        var n = output.dim_size(2)
+        var one = output.dim_size(2)
+        var n = output.dim_size(0) * one
+        var pp = places.unsafe_ptr()
         var channels = filters.dim_size(1)
-        var groups = x.dim_size(1) // max(channels, 1)
-        var m = output.dim_size(1) // max(groups, 1)
-        var taps = filters.dim_size(2) * filters.dim_size(3) * filters.dim_size(4)
-        var k = channels * taps
-        if batches * m * n == 0:
+        var s = Images(
+            channels,
+            x.dim_size(1) // max(channels, 1),
+            x.dim_size(2),
+            x.dim_size(3),
+            x.dim_size(4),
+            filters.dim_size(3),
+            filters.dim_size(4),
+            filters.dim_size(2) * filters.dim_size(3) * filters.dim_size(4),
+            Int(pp[unsafe_offset=1]),
+            Int(pp[unsafe_offset=2]),
+            one,
+        )
+        var m = output.dim_size(1) // max(s.groups, 1)
+        var k = channels * s.taps
+        if m * n == 0:
             return
         var xp = x.unsafe_ptr()
         var fp = filters.unsafe_ptr()
         var yp = output.unsafe_ptr()
-        var pp = places.unsafe_ptr()
         var wp = window.unsafe_ptr()
-        var depth = x.dim_size(2)
-        var height = x.dim_size(3)
-        var width = x.dim_size(4)
-        var kh = filters.dim_size(3)
-        var kw = filters.dim_size(4)
         var strips = (n + N - 1) // N
         var blocks = (m + ROWS_TOGETHER - 1) // ROWS_TOGETHER
-        var units = batches * groups * strips * blocks
+        var units = s.groups * strips * blocks
         var most = min(units, TASKS * parallelism_level(None))
-        var tasks = max(1, min(most, batches * groups * m * n * k // GRAIN))
+        var tasks = max(1, min(most, s.groups * m * n * k // GRAIN))
 
         @always_inline
         def pack(
             panel: Pointer[mut=True, Scalar[T], _], source: Pointer[Scalar[T], _], first: Int
-        ) {pp, wp, n, channels, taps, depth, height, width, kh, kw}:
+        ) {wp, n, s}:
             """Fill a panel, [channel, tap, position], for the positions from `first` on."""
-            var plane = depth * height * width
+            var plane = s.plane()
             var columns = min(N, n - first)
-            var out_w = Int(pp[unsafe_offset=2])
-            var out_h = Int(pp[unsafe_offset=1])
             var offsets = Array[Int, N](fill=-1)
-            for tap in range(taps):
-                var d = tap // (kh * kw)
-                var h = tap // kw % kh
-                var w = tap % kw
+            for tap in range(s.taps):
                 var along = columns == N
                 for c in range(columns):
-                    var place = first + c
-                    var at_d = _source(place // (out_w * out_h), d, wp, 0, depth)
-                    var at_h = _source(place // out_w % out_h, h, wp, 1, height)
-                    var at_w = _source(place % out_w, w, wp, 2, width)
-                    var seen = at_d >= 0 and at_h >= 0 and at_w >= 0
-                    offsets[c] = (at_d * height + at_h) * width + at_w if seen else -1
+                    offsets[c] = s.source(first + c, tap, wp)
                     along = along and offsets[c] >= 0 and offsets[c] == offsets[0] + c
-                for channel in range(channels):
+                for channel in range(s.channels):
                     var line = source.unsafe_offset(channel * plane)
-                    var to = panel.unsafe_offset((channel * taps + tap) * N)
+                    var to = panel.unsafe_offset((channel * s.taps + tap) * N)
                     if along:
                         to.unsafe_store(line.unsafe_offset(offsets[0]).unsafe_load[width=N]())
                     else:
@@ -115,11 +153,11 @@ struct Convolution:
                                 0
                             )
 
-        def task(
-            t: Int
-        ) {xp, fp, yp, m, n, k, taps, depth, height, width, groups, channels, strips, blocks, units, tasks, pack}:
+        def task(t: Int) {xp, fp, yp, m, n, k, s, strips, blocks, units, tasks, pack}:
             var scratch = List[Scalar[T]](unsafe_uninit_length=ROWS_TOGETHER * N)
             var sums = scratch.unsafe_ptr()
+            var results = List[Scalar[T]](unsafe_uninit_length=ROWS_TOGETHER * N)
+            var rp = results.unsafe_ptr()
             var panel_scratch = List[Scalar[T]](unsafe_uninit_length=k * N)
             var panel = panel_scratch.unsafe_ptr()
             var packed = -1
@@ -128,23 +166,193 @@ struct Convolution:
                 var block = unit % blocks * ROWS_TOGETHER
                 var rows = min(m - block, ROWS_TOGETHER)
                 var first = strip % strips * N
-                var batch = strip // strips // groups
-                var group = strip // strips % groups
+                var columns = min(N, n - first)
+                var group = strip // strips
                 if strip != packed:
-                    var channel = (batch * groups + group) * channels
-                    pack(panel, xp.unsafe_offset(channel * depth * height * width), first)
+                    pack(panel, xp.unsafe_offset(group * s.channels * s.plane()), first)
                     packed = strip
-                multiply_all[2, W, T](
-                    rows,
-                    fp.unsafe_offset((group * m + block) * k),
-                    k,
-                    panel,
-                    yp.unsafe_offset(((batch * groups + group) * m + block) * n + first),
-                    n,
-                    min(N, n - first),
-                    sums,
-                )
+                var left = fp.unsafe_offset((group * m + block) * k)
+                var row = group * m + block
+                if first // s.places == (first + columns - 1) // s.places:
+                    var image = first // s.places * s.groups * m + row
+                    var to = yp.unsafe_offset(image * s.places + first % s.places)
+                    multiply_all[2, W, T](rows, left, k, panel, to, s.places, columns, sums)
+                    continue
+                multiply_all[2, W, T](rows, left, k, panel, rp, N, N, sums)
+                var c = 0
+                while c < columns:  # the positions of one image after the other
+                    var place = (first + c) % s.places
+                    var count = min(columns - c, s.places - place)
+                    var image = (first + c) // s.places * s.groups * m + row
+                    for r in range(rows):
+                        var to = yp.unsafe_offset((image + r) * s.places + place)
+                        for i in range(count):
+                            to[unsafe_offset=i] = rp[unsafe_offset = r * N + c + i]
+                    c += count
             _ = scratch^  # must outlive the pointers into it
+            _ = results^
             _ = panel_scratch^
 
         sync_parallelize(task, tasks)
+
+
+@extensibility.register("tmb_filter_gradient")
+struct FilterGradient:
+    """The gradient of the filters, [out, in / groups, taps], of a convolution of x with gradient `grad`.
+
+    `grad` is [b, out, places]; `places` and `window` are those of `tmb_convolution`, and `kernel` is
+    [kd, kh, kw]. A panel has some of the filters' numbers as its columns and the positions of all
+    images as its depth.
+    """
+
+    @staticmethod
+    def execute[
+        target: StaticString
+    ](
+        output: OutputTensor[rank=3, ...],
+        x: InputTensor[dtype=output.dtype, rank=5, ...],
+        grad: InputTensor[dtype=output.dtype, rank=3, ...],
+        places: InputTensor[dtype=DType.int64, rank=1, ...],
+        window: InputTensor[dtype=DType.int64, rank=1, ...],
+        kernel: InputTensor[dtype=DType.int64, rank=1, ...],
+        ctx: DeviceContext,
+    ) raises:
+        host_only["tmb_filter_gradient", target]()
+        comptime T = output.dtype
+        comptime W = simd_width_of[T]()
+        comptime N = 2 * W
+        var pp = places.unsafe_ptr()
+        var kp = kernel.unsafe_ptr()
+        var channels = output.dim_size(1)
+        var s = Images(
+            channels,
+            x.dim_size(1) // max(channels, 1),
+            x.dim_size(2),
+            x.dim_size(3),
+            x.dim_size(4),
+            Int(kp[unsafe_offset=1]),
+            Int(kp[unsafe_offset=2]),
+            output.dim_size(2),
+            Int(pp[unsafe_offset=1]),
+            Int(pp[unsafe_offset=2]),
+            grad.dim_size(2),
+        )
+        var m = output.dim_size(0) // max(s.groups, 1)
+        var n = channels * s.taps
+        var depth = grad.dim_size(0) * s.places
+        if m * n == 0:
+            return
+        var xp = x.unsafe_ptr()
+        var gp = grad.unsafe_ptr()
+        var yp = output.unsafe_ptr()
+        var wp = window.unsafe_ptr()
+        var tiles = (m + TILE - 1) // TILE
+        # Where each tap reads for each position, and the gradient as interleaved tiles, once for all.
+        var found = List[Int32](unsafe_uninit_length=max(1, s.taps * depth))
+        var op = found.unsafe_ptr()
+        var copied = List[Scalar[T]](unsafe_uninit_length=max(1, s.groups * tiles * TILE * depth))
+        var lp = copied.unsafe_ptr()
+        var chunks = (depth + DEPTH - 1) // DEPTH
+
+        def prepare(chunk: Int) {gp, lp, op, wp, s, m, depth, tiles}:
+            var start = chunk * DEPTH
+            var here = min(DEPTH, depth - start)
+            for tap in range(s.taps):
+                for j in range(start, start + here):
+                    op[unsafe_offset = tap * depth + j] = Int32(s.source(j, tap, wp))
+            for group in range(s.groups):
+                var to = lp.unsafe_offset((group * depth + start) * tiles * TILE)
+                var j = 0
+                while j < here:  # the positions of one image after the other
+                    var place = (start + j) % s.places
+                    var count = min(here - j, s.places - place)
+                    var image = (start + j) // s.places * s.groups * m + group * m
+                    for r in range(m):
+                        var line = gp.unsafe_offset((image + r) * s.places + place)
+                        var tile = to.unsafe_offset(r // TILE * here * TILE + r % TILE)
+                        for i in range(count):
+                            tile[unsafe_offset = (j + i) * TILE] = line[unsafe_offset=i]
+                    j += count
+
+        sync_parallelize(prepare, max(chunks, 1))
+        var panels = (n + N - 1) // N
+        var units = s.groups * panels
+        var most = min(units, TASKS * parallelism_level(None))
+        var tasks = max(1, min(most, s.groups * m * n * depth // GRAIN))
+
+        def task(t: Int) {xp, yp, lp, op, s, m, n, depth, tiles, panels, units, tasks}:
+            var scratch = List[Scalar[T]](unsafe_uninit_length=tiles * TILE * N)
+            var sums = scratch.unsafe_ptr()
+            var packed = List[Scalar[T]](unsafe_uninit_length=DEPTH * N)
+            var panel = packed.unsafe_ptr()
+            for unit in range(units * t // tasks, units * (t + 1) // tasks):
+                var group = unit // panels
+                var first = unit % panels * N
+                var columns = min(N, n - first)
+                var source = xp.unsafe_offset(group * s.channels * s.plane())
+                for start in range(0, max(depth, 1), DEPTH):
+                    var here = min(DEPTH, depth - start)
+                    for c in range(N):
+                        if c >= columns:
+                            for j in range(here):
+                                panel[unsafe_offset = j * N + c] = 0
+                            continue
+                        var channel = (first + c) // s.taps
+                        var line = source.unsafe_offset(channel * s.plane())
+                        var at = op.unsafe_offset((first + c) % s.taps * depth + start)
+                        for j in range(here):
+                            var offset = Int(at[unsafe_offset=j])
+                            panel[unsafe_offset = j * N + c] = (
+                                line[unsafe_offset=offset] if offset >= 0 else Scalar[T](0)
+                            )
+                    var left = lp.unsafe_offset((group * depth + start) * tiles * TILE)
+                    multiply[True, 2, W, T](m, left, here, here, panel, sums, N, start > 0)
+                for r in range(m):
+                    var to = yp.unsafe_offset((group * m + r) * n + first)
+                    for c in range(columns):
+                        to[unsafe_offset=c] = sums[unsafe_offset = r * N + c]
+            _ = scratch^  # must outlive the pointers into them
+            _ = packed^
+
+        sync_parallelize(task, tasks)
+        _ = found^
+        _ = copied^
+
+
+@extensibility.register("tmb_turned_filters")
+struct TurnedFilters:
+    """Filters [in, out / groups, taps] of a transposed convolution as those of a convolution.
+
+    The result is [out, in / groups, taps] with the taps in reverse order.
+    """
+
+    @staticmethod
+    def execute[
+        target: StaticString
+    ](
+        output: OutputTensor[rank=3, ...],
+        filters: InputTensor[dtype=output.dtype, rank=3, ...],
+        ctx: DeviceContext,
+    ) raises:
+        var inputs = output.dim_size(1)
+        var outputs = filters.dim_size(1)
+        var taps = filters.dim_size(2)
+        var rows = output.dim_size(0)
+        if rows * inputs * taps == 0:
+            return
+        var yp = output.unsafe_ptr()
+        var fp = filters.unsafe_ptr()
+        var tasks = task_count(rows, inputs * taps)
+
+        @always_inline
+        def filter(row: Int) {yp, fp, inputs, outputs, taps}:
+            var group = row // outputs
+            for i in range(inputs):
+                var to = yp.unsafe_offset((row * inputs + i) * taps)
+                var line = fp.unsafe_offset(
+                    ((group * inputs + i) * outputs + row % outputs) * taps
+                )
+                for j in range(taps):
+                    to[unsafe_offset=j] = line[unsafe_offset = taps - 1 - j]
+
+        each[target](rows, tasks, filter, ctx)

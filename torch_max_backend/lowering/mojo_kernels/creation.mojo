@@ -4,6 +4,9 @@ import extensibility
 from extensibility import InputTensor, OutputTensor
 from max.gpu.host import DeviceContext
 
+from .launch import each
+from .lines import task_count
+
 
 @extensibility.register("tmb_iota")
 struct Iota:
@@ -17,6 +20,12 @@ struct Iota:
     def execute[
         target: StaticString
     ](output: OutputTensor[rank=1, ...], like: InputTensor, ctx: DeviceContext) raises:
+        comptime T = output.dtype
         var p = output.unsafe_ptr()
-        for i in range(output.dim_size(0)):
-            p[unsafe_offset=i] = Scalar[output.dtype](i)
+        var n = output.dim_size(0)
+
+        @always_inline
+        def number(i: Int) {p}:
+            p[unsafe_offset=i] = Scalar[T](i)
+
+        each[target](n, task_count(n, 1), number, ctx)

@@ -7,9 +7,10 @@ mode, align_corners), so that all of them share one compiled kernel.
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from std.math import floor, isnan, round
+
+from .launch import each
 
 comptime BILINEAR = 0
 comptime NEAREST = 1
@@ -157,7 +158,8 @@ struct GridGradient:
         var gp = grid.unsafe_ptr()
         var n = numbers.unsafe_ptr()
 
-        def task(batch: Int) {gi, gg, go, ip, gp, n, channels, pixels, points, dims}:
+        @always_inline
+        def sample(batch: Int) {gi, gg, go, ip, gp, n, channels, pixels, points, dims}:
             var height = Int(n[unsafe_offset=1])
             var width = Int(n[unsafe_offset=2])
             var mode = Int(n[unsafe_offset=3])
@@ -200,4 +202,4 @@ struct GridGradient:
                     # The derivative of rounding is 0.
                     grid_gradient[unsafe_offset=dim] = slopes[dim] if mode != NEAREST else Scalar[T](0)
 
-        sync_parallelize(task, input.dim_size(0))
+        each[target](input.dim_size(0), input.dim_size(0), sample, ctx)

@@ -2,10 +2,9 @@
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
-from std.sys.info import simd_width_of
 
+from .launch import each, lanes
 from .lines import task_count, wide
 
 
@@ -29,7 +28,7 @@ struct GroupedMatmul[transposed: Bool]:
     ) raises:
         comptime T = output.dtype
         comptime C = wide(T)
-        comptime W = simd_width_of[C]()
+        comptime W = lanes[C, target]()
         var rows = output.dim_size(0)
         var n = output.dim_size(1)
         var k = x.dim_size(1)
@@ -43,55 +42,54 @@ struct GroupedMatmul[transposed: Bool]:
         var tasks = task_count(rows, k * n)
 
         @always_inline
-        def task(t: Int) {xp, mp, ep, yp, rows, n, k, groups, tasks}:
-            for r in range(rows * t // tasks, rows * (t + 1) // tasks):
-                var row = xp.unsafe_offset(r * k)
-                var out = yp.unsafe_offset(r * n)
-                var g = 0
-                while g < groups and Int(ep[unsafe_offset=g]) <= r:
-                    g += 1
-                if g == groups:
-                    for j in range(n):
-                        out[unsafe_offset=j] = Scalar[T](0)
-                    continue
-                var m = mp.unsafe_offset(g * k * n)
-                comptime if Self.transposed:
-                    for j in range(n):
-                        var line = m.unsafe_offset(j * k)
-                        var sums = SIMD[C, W](0)
-                        var i = 0
-                        while i + W <= k:
-                            sums += (
-                                row.unsafe_offset(i).unsafe_load[width=W]().cast[C]()
-                                * line.unsafe_offset(i).unsafe_load[width=W]().cast[C]()
-                            )
-                            i += W
-                        var total = sums.reduce_add()
-                        while i < k:
-                            total += (
-                                row[unsafe_offset=i].cast[C]() * line[unsafe_offset=i].cast[C]()
-                            )
-                            i += 1
-                        out[unsafe_offset=j] = total.cast[T]()
-                else:
-                    var j = 0
-                    while j + W <= n:
-                        var sums = SIMD[C, W](0)
-                        for i in range(k):
-                            sums += (
-                                SIMD[C, W](row[unsafe_offset=i].cast[C]())
-                                * m.unsafe_offset(i * n + j).unsafe_load[width=W]().cast[C]()
-                            )
-                        out.unsafe_offset(j).unsafe_store(sums.cast[T]())
-                        j += W
-                    while j < n:
-                        var total = Scalar[C](0)
-                        for i in range(k):
-                            total += (
-                                row[unsafe_offset=i].cast[C]()
-                                * m[unsafe_offset=i * n + j].cast[C]()
-                            )
-                        out[unsafe_offset=j] = total.cast[T]()
-                        j += 1
+        def product_of(r: Int) {xp, mp, ep, yp, n, k, groups}:
+            var row = xp.unsafe_offset(r * k)
+            var out = yp.unsafe_offset(r * n)
+            var g = 0
+            while g < groups and Int(ep[unsafe_offset=g]) <= r:
+                g += 1
+            if g == groups:
+                for j in range(n):
+                    out[unsafe_offset=j] = Scalar[T](0)
+                return
+            var m = mp.unsafe_offset(g * k * n)
+            comptime if Self.transposed:
+                for j in range(n):
+                    var line = m.unsafe_offset(j * k)
+                    var sums = SIMD[C, W](0)
+                    var i = 0
+                    while i + W <= k:
+                        sums += (
+                            row.unsafe_offset(i).unsafe_load[width=W]().cast[C]()
+                            * line.unsafe_offset(i).unsafe_load[width=W]().cast[C]()
+                        )
+                        i += W
+                    var total = sums.reduce_add()
+                    while i < k:
+                        total += (
+                            row[unsafe_offset=i].cast[C]() * line[unsafe_offset=i].cast[C]()
+                        )
+                        i += 1
+                    out[unsafe_offset=j] = total.cast[T]()
+            else:
+                var j = 0
+                while j + W <= n:
+                    var sums = SIMD[C, W](0)
+                    for i in range(k):
+                        sums += (
+                            SIMD[C, W](row[unsafe_offset=i].cast[C]())
+                            * m.unsafe_offset(i * n + j).unsafe_load[width=W]().cast[C]()
+                        )
+                    out.unsafe_offset(j).unsafe_store(sums.cast[T]())
+                    j += W
+                while j < n:
+                    var total = Scalar[C](0)
+                    for i in range(k):
+                        total += (
+                            row[unsafe_offset=i].cast[C]()
+                            * m[unsafe_offset=i * n + j].cast[C]()
+                        )
+                    out[unsafe_offset=j] = total.cast[T]()
+                    j += 1
 
-        sync_parallelize(task, tasks)
+        each[target](rows, tasks, product_of, ctx)

@@ -3,11 +3,14 @@
 MAX compiles a kernel for every size that it is called with, and a network has other sizes in every
 layer. Here the sizes are numbers that the kernel reads, so that a whole network is one kernel.
 
-An instruction is `LENGTH` numbers (see the constants `AT_...`), made by
-`program/passes/image_programs.py`. It computes one image, tile by tile: some pixels of a row times
-the channels of a panel. What follows a convolution (bias, activation, sum) is applied to the tile
-before it is stored. Images lie in a workspace; a pixel is a row of channels, which may be part of a
-longer one: so a concatenation is free. Padding is a border of zeros around an image.
+An instruction computes one image, tile by tile: some pixels of a row times the channels of a panel.
+What follows a convolution (bias, activation, sum) is applied to the tile before it is stored. Images
+lie in a workspace; a pixel is a row of channels, which may be part of a longer one: so a
+concatenation is free. Padding is a border of zeros around an image.
+
+The threads run the whole program as a team. Each instruction is divided into tasks, and each thread
+into a share of them; a thread that is done with its own takes those of others. So no thread waits for
+one that has not begun, and a thread alone can run everything.
 """
 
 import extensibility
@@ -15,224 +18,101 @@ from extensibility import InputTensor, OutputTensor
 from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
-from std.math import isnan, sqrt
-from std.sys.info import simd_width_of
+from std.atomic import Atomic
+from std.ffi import external_call
+from std.math import sqrt
+from std.sys.info import CompilationTarget, simd_width_of
+from std.sys.intrinsics import llvm_intrinsic
+from std.time import perf_counter_ns
 
-from .math.activation import gelu, sigmoid, silu
-from .tiles import GRAIN, TASKS
+from .image_convolution import HELD, convolution, half_of
+from .image_depthwise import depthwise
+from .image_ends import border, load, store
+from .image_instructions import *
+from .image_pooling import mean_of_image, pool
+from .image_steps import finish, place_of
+from .image_winograd import SIDE, pixel_floats, tile_floats, tiles_together, winograd
+from .launch import host_only
 
-comptime F = DType.float32
-comptime LENGTH = 112
-"""Numbers of an instruction."""
+comptime SMALLEST = 32 * 1024
+"""Multiplications of a task: fewer would not repay claiming it."""
 
-# What it does.
-comptime LOAD = 0
-comptime CONVOLUTION = 1
-comptime DEPTHWISE = 2
-comptime MAX_POOL = 3
-comptime AVERAGE_POOL = 4
-comptime MEAN = 5
-comptime POINTWISE = 6
-comptime STORE = 7
-comptime BORDER = 8
-comptime LAYER_NORM = 9
+comptime TASKS = 12
+"""Tasks per thread, so that other threads can take over if one's core is busy."""
 
-# Where its numbers are. An image is an offset and the distances of images, rows and pixels.
-comptime AT_SIZE = 1  # images, height, width, channels of the result
-comptime AT_RESULT = 5
-comptime AT_SOURCE = 9
-comptime AT_INPUT = 13  # height, width, channels of the source
-comptime AT_WINDOW = 16  # height, width
-comptime AT_STRIDE = 18
-comptime AT_PADDING = 20
-comptime AT_DILATION = 22
-comptime AT_FILTERS = 24  # in `weights`; offset of the tensor in LOAD and STORE
-# AVERAGE_POOL: whether padding counts. STORE: whether channels come last. LAYER_NORM: where epsilon is.
-comptime AT_FLAG = 25
-comptime AT_COUNT = 26  # of what follows
-comptime AT_STEPS = 28  # eight numbers each: what, offset or number, image
+comptime ALONE = 1024 * 1024
+"""Multiplications of a program that one thread runs: fewer would not repay waking another."""
 
-# What follows: the tile `t` becomes ...
-comptime ADD_CHANNELS = 1  # t + weights[channel]
-comptime MULTIPLY_CHANNELS = 2
-comptime ADD_IMAGE = 3
-comptime MULTIPLY_IMAGE = 4
-comptime RELU = 5
-comptime CLAMP = 6
-comptime SIGMOID = 7
-comptime SILU = 8
-comptime ADD_NUMBER = 9
-comptime MULTIPLY_NUMBER = 10
-comptime DIVIDE_BY_NUMBER = 11
-comptime HARDSWISH = 12
-comptime GELU = 13
+comptime LINE = 8
+"""Numbers of a cache line."""
 
-comptime Numbers = Pointer[Int64, _]
+comptime PATIENCE = 2000
+"""How often a waiting thread looks before it offers its core to others."""
 
 
-@always_inline
-def _at(program: Pointer[Int64, _], index: Int) -> Int:
-    return Int(program[unsafe_offset=index])
+@fieldwise_init
+struct Plan(ImplicitlyCopyable):
+    """How an instruction is divided."""
+
+    var batches: Int
+    var h: Int
+    var w: Int
+    var channels: Int
+    var lines: Int
+    """Rows of a tile."""
+    var strips: Int
+    """Tiles of a row."""
+    var tiles: Int
+    """Of Winograd's algorithm."""
+    var places: Int
+    var panels: Int
+    var by_panel: Bool
+    var tasks: Int
+    var cost: Int
 
 
-@always_inline
-def _convolve[
-    rows: Int, V: Int, W: Int
-](
-    source: Pointer[Scalar[F], _],
-    pixel: Int,
-    height: Int,
-    row: Int,
-    width: Int,
-    tap: Int,
-    depth: Int,
-    panel: Pointer[Scalar[F], _],
-    tile: Pointer[mut=True, Scalar[F], _],
-):
-    """`rows` pixels, `pixel` apart, times a panel: `height` x `width` taps of `depth` numbers."""
-    comptime N = V * W
-    var total = Array[SIMD[F, W], rows * V](fill=0)
-    var at = 0
-    for i in range(height):
-        for j in range(width):
-            var a = source.unsafe_offset(i * row + j * tap)
-            for d in range(depth):
-                var b = Array[SIMD[F, W], V](fill=0)
-                comptime for v in range(V):
-                    b[v] = panel.unsafe_offset(at + v * W).unsafe_load[width=W]()
-                comptime for r in range(rows):
-                    var x = SIMD[F, W](a[unsafe_offset = r * pixel + d])
-                    comptime for v in range(V):
-                        total[r * V + v] = b[v].fma(x, total[r * V + v])
-                at += N
-    comptime for r in range(rows):
-        comptime for v in range(V):
-            tile.unsafe_offset(r * N + v * W).unsafe_store(total[r * V + v])
-
-
-@always_inline
-def _depthwise[
-    rows: Int, V: Int, W: Int
-](
-    source: Pointer[Scalar[F], _],
-    pixel: Int,
-    height: Int,
-    row: Int,
-    width: Int,
-    tap: Int,
-    filters: Pointer[Scalar[F], _],
-    channels: Int,
-    tile: Pointer[mut=True, Scalar[F], _],
-):
-    """`rows` pixels of N channels, each with filters of its own, [tap, channel]."""
-    comptime N = V * W
-    var total = Array[SIMD[F, W], rows * V](fill=0)
-    var at = 0
-    for i in range(height):
-        for j in range(width):
-            var a = source.unsafe_offset(i * row + j * tap)
-            comptime for v in range(V):
-                var b = filters.unsafe_offset(at + v * W).unsafe_load[width=W]()
-                comptime for r in range(rows):
-                    var x = a.unsafe_offset(r * pixel + v * W).unsafe_load[width=W]()
-                    total[r * V + v] = b.fma(x, total[r * V + v])
-            at += channels
-    comptime for r in range(rows):
-        comptime for v in range(V):
-            tile.unsafe_offset(r * N + v * W).unsafe_store(total[r * V + v])
-
-
-@no_inline
-def _follow[
-    N: Int, W: Int
-](
-    tile: Pointer[mut=True, Scalar[F], _],
-    rows: Int,
-    steps: Pointer[Int64, _],
-    count: Int,
-    images: Pointer[mut=True, Scalar[F], _],
-    weights: Pointer[Scalar[F], _],
-    numbers: Pointer[Scalar[F], _],
-    image: Int,
-    y: Int,
-    x: Int,
-    channel: Int,
-):
-    """Apply what follows to a tile, one step after the other."""
-    for s in range(count):
-        var step = steps.unsafe_offset(s * 8)
-        var what = _at(step, 0)
-        var offset = _at(step, 1)
-        if what == ADD_CHANNELS or what == MULTIPLY_CHANNELS:
-            for c in range(0, N, W):
-                var b = weights.unsafe_offset(offset + channel + c).unsafe_load[width=W]()
-                for r in range(rows):
-                    var t = tile.unsafe_offset(r * N + c)
-                    var v = t.unsafe_load[width=W]()
-                    t.unsafe_store(v + b if what == ADD_CHANNELS else v * b)
-        elif what == ADD_IMAGE or what == MULTIPLY_IMAGE:
-            var pixel = _at(step, 4)
-            var from_ = images.unsafe_offset(
-                offset + image * _at(step, 2) + y * _at(step, 3) + x * pixel + channel
-            )
-            for r in range(rows):
-                for c in range(0, N, W):
-                    var b = from_.unsafe_offset(r * pixel + c).unsafe_load[width=W]()
-                    var t = tile.unsafe_offset(r * N + c)
-                    var v = t.unsafe_load[width=W]()
-                    t.unsafe_store(v + b if what == ADD_IMAGE else v * b)
-        else:
-            var first = numbers[unsafe_offset=offset]
-            var second = numbers[unsafe_offset = offset + 1]
-            for at in range(0, rows * N, W):
-                var t = tile.unsafe_offset(at)
-                var v = t.unsafe_load[width=W]()
-                # Comparisons, not min and max, which would lose NaN.
-                if what == RELU:
-                    v = v.lt(0).select(SIMD[F, W](0), v)
-                elif what == CLAMP:
-                    v = v.lt(first).select(SIMD[F, W](first), v)
-                    v = v.gt(second).select(SIMD[F, W](second), v)
-                elif what == SIGMOID:
-                    v = sigmoid(v)
-                elif what == SILU:
-                    v = silu(v)
-                elif what == ADD_NUMBER:
-                    v = v + first
-                elif what == MULTIPLY_NUMBER:
-                    v = v * first
-                elif what == DIVIDE_BY_NUMBER:
-                    v = v / first
-                elif what == HARDSWISH:
-                    var h = v + 3
-                    h = h.lt(0).select(SIMD[F, W](0), h)
-                    h = h.gt(6).select(SIMD[F, W](6), h)
-                    v = v * h / 6
-                elif what == GELU:
-                    v = gelu(v)
-                t.unsafe_store(v)
-
-
-@always_inline
-def _store_tile[
-    N: Int, W: Int
-](
-    tile: Pointer[Scalar[F], _],
-    rows: Int,
-    columns: Int,
-    to: Pointer[mut=True, Scalar[F], _],
-    pixel: Int,
-):
-    for r in range(rows):
-        var c = 0
-        while c + W <= columns:
-            to.unsafe_offset(r * pixel + c).unsafe_store(
-                tile.unsafe_offset(r * N + c).unsafe_load[width=W]()
-            )
-            c += W
-        while c < columns:
-            to[unsafe_offset = r * pixel + c] = tile[unsafe_offset = r * N + c]
-            c += 1
+def plan_of[N: Int, W: Int](p: Pointer[Int64, _], times: Int, workers: Int) -> Plan:
+    comptime ROWS = 2 * half_of[W]()
+    var what = at(p, 0)
+    var batches = at(p, AT_SIZE) * times
+    var h = at(p, AT_SIZE + 1)
+    var w = at(p, AT_SIZE + 2)
+    if at(p, AT_LINE) != 0:
+        w = w * batches
+        batches = 1
+    var channels = at(p, AT_SIZE + 3)
+    var panels = 1 if what == LAYER_NORM else (channels + N - 1) // N
+    var taps = at(p, AT_WINDOW) * at(p, AT_WINDOW + 1)
+    var depth = at(p, AT_INPUT + 2) * taps
+    var lines = 1
+    if what == CONVOLUTION and w <= ROWS // 2 and 2 * w > ROWS // 2 and h > 1:
+        lines = 2
+    var strips = 1 if what == LOAD or what == STORE else max(1, (w + ROWS - 1) // ROWS)
+    var places = batches * ((h + lines - 1) // lines) * strips
+    var tiles = 0
+    if what == BORDER:
+        places = batches
+        panels = 1
+    elif what == WINOGRAD:
+        tiles = batches * ((h + SIDE - 1) // SIDE) * ((w + SIDE - 1) // SIDE)
+        var together = tiles_together[W](tiles, at(p, AT_INPUT + 2))
+        places = (tiles + together - 1) // together
+    var cost = batches * h * w * channels
+    if what == CONVOLUTION:
+        cost = cost * depth
+    elif what == WINOGRAD:
+        cost = cost * depth // 4
+    elif what == DEPTHWISE or what == MAX_POOL or what == AVERAGE_POOL:
+        cost = cost * taps * 4
+    elif what == MEAN:
+        cost = cost * at(p, AT_INPUT) * at(p, AT_INPUT + 1)
+    elif what == BORDER:
+        cost = batches * (h + w) * channels
+    else:
+        cost = cost * 8
+    var by_panel = what == CONVOLUTION and depth * channels > HELD
+    var tasks = max(1, min(min(places * panels, TASKS * workers), cost // SMALLEST))
+    return Plan(batches, h, w, channels, lines, strips, tiles, places, panels, by_panel, tasks, cost)
 
 
 @always_inline
@@ -241,72 +121,323 @@ def _mean[
 ](values: Pointer[Scalar[F], _], count: Int, around: Float32, squared: Bool) -> Float32:
     """The mean of numbers, or of the squares of their distances from `around`."""
     var total = SIMD[F, W](0)
-    var at = 0
-    while at + W <= count:
-        var v = values.unsafe_offset(at).unsafe_load[width=W]() - around
+    var place = 0
+    while place + W <= count:
+        var v = values.unsafe_offset(place).unsafe_load[width=W]() - around
         total += v * v if squared else v
-        at += W
+        place += W
     var sum = total.reduce_add()
-    while at < count:
-        var v = values[unsafe_offset=at] - around
+    while place < count:
+        var v = values[unsafe_offset=place] - around
         sum += v * v if squared else v
-        at += 1
+        place += 1
     return sum / Float32(count)
 
 
-@no_inline
-def _pool[
+def _units[
     N: Int, W: Int
 ](
-    what: Int,
     p: Pointer[Int64, _],
-    source: Pointer[Scalar[F], _],
-    y: Int,
-    x: Int,
-    rows: Int,
+    plan: Plan,
+    times: Int,
+    start: Int,
+    end: Int,
+    x: Pointer[Scalar[F], _],
+    result: Pointer[mut=True, Scalar[F], _],
+    images: Pointer[mut=True, Scalar[F], _],
+    weights: Pointer[Scalar[F], _],
+    numbers: Pointer[Scalar[F], _],
     tile: Pointer[mut=True, Scalar[F], _],
 ):
-    """The greatest value or the mean of each window; `source` is the image, at the channel."""
-    var row = _at(p, AT_SOURCE + 2)
-    var pixel = _at(p, AT_SOURCE + 3)
-    var h = _at(p, AT_INPUT)
-    var w = _at(p, AT_INPUT + 1)
-    var kh = _at(p, AT_WINDOW)
-    var kw = _at(p, AT_WINDOW + 1)
-    var dh = _at(p, AT_DILATION)
-    var dw = _at(p, AT_DILATION + 1)
-    var top = y * _at(p, AT_STRIDE) - _at(p, AT_PADDING)
-    var padded_h = min(top + kh, h + _at(p, AT_PADDING)) - top
-    for r in range(rows):
-        var left = (x + r) * _at(p, AT_STRIDE + 1) - _at(p, AT_PADDING + 1)
-        var padded_w = min(left + kw, w + _at(p, AT_PADDING + 1)) - left
-        for c in range(0, N, W):
-            var total = SIMD[F, W](0)
-            var best = SIMD[F, W](-Float32.MAX)
-            var some = False
-            var seen = 0
-            for i in range(kh):
-                var at_h = top + i * dh
-                if at_h < 0 or at_h >= h:
-                    continue
-                for j in range(kw):
-                    var at_w = left + j * dw
-                    if at_w < 0 or at_w >= w:
-                        continue
-                    var v = source.unsafe_offset(at_h * row + at_w * pixel + c).unsafe_load[
-                        width=W
-                    ]()
-                    seen += 1
-                    total += v
-                    if not some:
-                        best = v
-                        some = True
-                    else:
-                        best = (v.gt(best) | isnan(v)).select(v, best)
-            if what == AVERAGE_POOL:
-                var count = padded_h * padded_w if _at(p, AT_FLAG) != 0 else seen
-                total = total / Float32(count)
-            tile.unsafe_offset(r * N + c).unsafe_store(best if what == MAX_POOL else total)
+    """Units of any instruction but a convolution: the pixels of a strip, and a panel."""
+    var what = at(p, 0)
+    var pixels = (plan.w + plan.strips - 1) // plan.strips
+    var row = at(p, AT_SOURCE + 2)
+    var pixel = at(p, AT_SOURCE + 3)
+    var channels = plan.channels
+    for unit in range(start, end):
+        var place = unit // plan.panels
+        var image = place // (plan.h * plan.strips)
+        var y = place // plan.strips % plan.h
+        var left = place % plan.strips * pixels
+        var rows = min(pixels, plan.w - left)
+        var channel = unit % plan.panels * N
+        if rows <= 0:
+            continue
+        var source = place_of(p, AT_SOURCE, AT_ROOTS + 1, times, image)
+        var first = source + y * row + left * pixel + channel
+        var to = (
+            place_of(p, AT_RESULT, AT_ROOTS, times, image)
+            + y * at(p, AT_RESULT + 2)
+            + left * at(p, AT_RESULT + 3)
+        )
+        if what == DEPTHWISE:
+            depthwise[N, W](
+                p, images.unsafe_offset(source), weights, plan.panels, y, left, channel, rows, tile
+            )
+        elif what == POINTWISE:
+            for r in range(rows):
+                comptime for c in range(0, N, W):
+                    tile.unsafe_offset(r * N + c).unsafe_store(
+                        images.unsafe_offset(first + r * pixel + c).unsafe_load[width=W]()
+                    )
+        elif what == MAX_POOL:
+            pool[MAX_POOL, N, W](
+                p, images.unsafe_offset(source + channel), y, left, rows, tile
+            )
+        elif what == AVERAGE_POOL:
+            pool[AVERAGE_POOL, N, W](
+                p, images.unsafe_offset(source + channel), y, left, rows, tile
+            )
+        elif what == MEAN:
+            mean_of_image[N, W](p, images.unsafe_offset(source + channel), tile)
+        elif what == LOAD:
+            load[N](p, x, images, to + channel, image, y, channel)
+            continue
+        elif what == STORE:
+            store[N](p, images.unsafe_offset(first), result, image, y, channel)
+            continue
+        elif what == LAYER_NORM:
+            comptime ROWS = 2 * half_of[W]()
+            var means = Array[Float32, ROWS](fill=0)
+            var scales = Array[Float32, ROWS](fill=0)
+            for r in range(rows):
+                var values = images.unsafe_offset(first + r * pixel)
+                means[r] = _mean[W](values, channels, 0, False)
+                var variance = _mean[W](values, channels, means[r], True)
+                scales[r] = 1 / sqrt(variance + numbers[unsafe_offset = at(p, AT_FLAG)])
+            for begin in range(0, channels, N):
+                for r in range(rows):
+                    comptime for c in range(0, N, W):
+                        var v = images.unsafe_offset(first + r * pixel + begin + c).unsafe_load[
+                            width=W
+                        ]()
+                        tile.unsafe_offset(r * N + c).unsafe_store((v - means[r]) * scales[r])
+                finish[N, W](
+                    p,
+                    times,
+                    tile,
+                    rows,
+                    min(N, channels - begin),
+                    images,
+                    to + begin,
+                    weights,
+                    numbers,
+                    image,
+                    y,
+                    left,
+                    begin,
+                )
+            continue
+        finish[N, W](
+            p,
+            times,
+            tile,
+            rows,
+            min(N, channels - channel),
+            images,
+            to + channel,
+            weights,
+            numbers,
+            image,
+            y,
+            left,
+            channel,
+        )
+
+
+@always_inline
+def _wait(done: Pointer[mut=True, Int64, _], tasks: Int):
+    """Until all tasks are done: those that are left have been claimed by threads that run."""
+    var looks = 0
+    while Int(Atomic[Int64].load(done)) < tasks:
+        looks += 1
+        if looks > PATIENCE:
+            _ = external_call["sched_yield", Int32]()
+        else:
+            comptime if CompilationTarget.is_x86():
+                llvm_intrinsic["llvm.x86.sse2.pause", NoneType]()
+
+
+def run_as[
+    N: Int, W: Int
+](
+    member: Int,
+    workers: Int,
+    times: Int,
+    program: Pointer[Int64, _],
+    count: Int,
+    claimed: Pointer[mut=True, Int64, _],
+    x: Pointer[Scalar[F], _],
+    result: Pointer[mut=True, Scalar[F], _],
+    images: Pointer[mut=True, Scalar[F], _],
+    weights: Pointer[Scalar[F], _],
+    numbers: Pointer[Scalar[F], _],
+    ends: Pointer[mut=True, Int64, _],
+    timed: Bool,
+    pixels: Int,
+):
+    """Run a program as one member of a team.
+
+    `claimed` has a cache line for each instruction and member, where the tasks of that member's share
+    are counted as they are claimed, and one for those that are done.
+    """
+    var floats = 2 * half_of[W]() * N
+    if pixels > 0:
+        floats = max(floats, tile_floats[N, W]())
+    var scratch = List[Scalar[F]](unsafe_uninit_length=floats)
+    var tile = scratch.unsafe_ptr()
+    var transformed = List[Scalar[F]](unsafe_uninit_length=pixels)
+    var waited = 0
+    for index in range(count):
+        var p = program.unsafe_offset(index * LENGTH)
+        var plan = plan_of[N, W](p, times, workers)
+        var held = -1
+        var units = plan.places * plan.panels
+        var tasks = plan.tasks
+        var counters = claimed.unsafe_offset(index * (workers + 1) * LINE)
+        var done = counters.unsafe_offset(workers * LINE)
+        var finished = 0
+        var shares = 0 if Int(Atomic[Int64].load(done)) >= tasks else workers
+        for offset in range(shares):
+            var whose = (member + offset) % workers
+            var last = tasks * (whose + 1) // workers
+            while True:
+                var t = tasks * whose // workers + Int(
+                    Atomic[Int64].fetch_add(counters.unsafe_offset(whose * LINE), Int64(1))
+                )
+                if t >= last:
+                    break
+                var start = units * t // tasks
+                var end = units * (t + 1) // tasks
+                if at(p, 0) == CONVOLUTION:
+                    convolution[N, W](
+                        p,
+                        times,
+                        plan.h,
+                        plan.w,
+                        plan.channels,
+                        plan.lines,
+                        plan.strips,
+                        plan.places,
+                        plan.by_panel,
+                        start,
+                        end,
+                        images,
+                        weights,
+                        numbers,
+                        tile,
+                    )
+                elif at(p, 0) == WINOGRAD:
+                    held = winograd[N, W](
+                        p,
+                        times,
+                        plan.h,
+                        plan.w,
+                        plan.channels,
+                        plan.tiles,
+                        start,
+                        end,
+                        held,
+                        images,
+                        weights,
+                        numbers,
+                        tile,
+                        transformed.unsafe_ptr(),
+                    )
+                elif at(p, 0) == BORDER:
+                    for image in range(start, end):
+                        border[W](p, times, images, image)
+                else:
+                    _units[N, W](
+                        p, plan, times, start, end, x, result, images, weights, numbers, tile
+                    )
+                finished += 1
+        if finished > 0:
+            _ = Atomic[Int64].fetch_add(done, Int64(finished))
+        if at(p, AT_TOGETHER) == 0:
+            for before in range(waited, index):
+                var other = program.unsafe_offset(before * LENGTH)
+                _wait(
+                    claimed.unsafe_offset((before * (workers + 1) + workers) * LINE),
+                    plan_of[N, W](other, times, workers).tasks,
+                )
+            _wait(done, tasks)
+            waited = index + 1
+            if timed:
+                ends[unsafe_offset=index] = Int64(perf_counter_ns())
+    _ = scratch^  # must outlive the pointer into it
+    _ = transformed^
+
+
+def run_program[
+    N: Int
+](
+    times: Int,
+    program: Pointer[Int64, _],
+    count: Int,
+    x: Pointer[Scalar[F], _],
+    result: Pointer[mut=True, Scalar[F], _],
+    images: Pointer[mut=True, Scalar[F], _],
+    weights: Pointer[Scalar[F], _],
+    numbers: Pointer[Scalar[F], _],
+):
+    """Run a program on `times` inputs, with a team of threads if that is worth it."""
+    if times == 0:
+        return
+    comptime W = simd_width_of[F]()
+    var last = program.unsafe_offset((count - 1) * LENGTH)
+    var timed = at(last, 0) == TIMES
+    var lines = count - 1 if timed else count
+    var workers = parallelism_level(None)
+    var cost = 0
+    var pixels = 0
+    for index in range(lines):
+        var p = program.unsafe_offset(index * LENGTH)
+        var plan = plan_of[N, W](p, times, workers)
+        cost += plan.cost
+        if at(p, 0) == WINOGRAD:
+            pixels = max(pixels, pixel_floats[W](plan.tiles, at(p, AT_INPUT + 2)))
+    if cost < ALONE:
+        workers = 1
+    var counters = List[Int64](length=lines * (workers + 1) * LINE, fill=0)
+    var claimed = counters.unsafe_ptr()
+    var moments = List[Int64](length=lines, fill=0)
+    var ends = moments.unsafe_ptr()
+    var begin = Int64(perf_counter_ns()) if timed else 0
+
+    def member(
+        t: Int
+    ) {workers, times, program, lines, claimed, x, result, images, weights, numbers, ends, timed, pixels}:
+        run_as[N, W](
+            t,
+            workers,
+            times,
+            program,
+            lines,
+            claimed,
+            x,
+            result,
+            images,
+            weights,
+            numbers,
+            ends,
+            timed,
+            pixels,
+        )
+
+    if workers == 1:
+        member(0)
+    else:
+        sync_parallelize(member, workers)
+    if timed:
+        var to = result.unsafe_offset(at(last, AT_FILTERS))
+        for index in range(lines):
+            var end = max(begin, ends[unsafe_offset=index])
+            to[unsafe_offset=index] = Float32(end - begin)
+            begin = end
+    _ = counters^
+    _ = moments^
 
 
 @extensibility.register("tmb_image_program")
@@ -317,258 +448,22 @@ struct ImageProgram[columns: Int]:
     def execute[
         target: StaticString
     ](
-        output: OutputTensor[dtype=F, rank=1, ...],
+        output: OutputTensor[dtype=F, rank=2, ...],
         workspace: OutputTensor[dtype=F, rank=1, ...],
-        x: InputTensor[dtype=F, rank=1, ...],
+        x: InputTensor[dtype=F, rank=2, ...],
         weights: InputTensor[dtype=F, rank=1, ...],
         program: InputTensor[dtype=DType.int64, rank=1, ...],
         numbers: InputTensor[dtype=F, rank=1, ...],
         ctx: DeviceContext,
     ) raises:
-        comptime W = simd_width_of[F]()
-        comptime N = Self.columns
-        comptime V = N // W
-        # With the vectors of a panel these fill the registers: 32 of 512 bits, or 16 of 256.
-        comptime ROWS = 12 if W >= 16 else 6
-        var xp = x.unsafe_ptr()
-        var yp = output.unsafe_ptr()
-        var images = workspace.unsafe_ptr()
-        var wp = weights.unsafe_ptr()
-        var np = numbers.unsafe_ptr()
-        var workers = parallelism_level(None)
-        for index in range(program.dim_size(0) // LENGTH):
-            var p = program.unsafe_ptr().unsafe_offset(index * LENGTH)
-            var what = _at(p, 0)
-            var batches = _at(p, AT_SIZE)
-            var h = _at(p, AT_SIZE + 1)
-            var w = _at(p, AT_SIZE + 2)
-            var channels = _at(p, AT_SIZE + 3)
-            var panels = (channels + N - 1) // N
-            var strips = (w + ROWS - 1) // ROWS
-            var pixels = (w + strips - 1) // max(strips, 1)
-            var depth = _at(p, AT_INPUT + 2) * _at(p, AT_WINDOW) * _at(p, AT_WINDOW + 1)
-            var places = batches * h * strips
-            if what == LAYER_NORM:
-                panels = 1  # it needs all channels of a pixel
-            var units = places * panels
-            var cost = batches * h * w * channels
-            if what == CONVOLUTION:
-                cost = cost * depth
-            elif what == DEPTHWISE or what == MAX_POOL or what == AVERAGE_POOL:
-                cost = cost * _at(p, AT_WINDOW) * _at(p, AT_WINDOW + 1) * 4
-            elif what == MEAN:
-                cost = cost * _at(p, AT_INPUT) * _at(p, AT_INPUT + 1)
-            else:
-                cost = cost * 8
-            # Large filters are read once, for all places; small ones stay in the cache.
-            var by_panel = what == CONVOLUTION and depth * channels > 128 * 1024
-            var tasks = max(1, min(min(units, TASKS * workers), cost // GRAIN))
-
-            def task(
-                t: Int
-            ) {p, what, h, w, channels, panels, strips, pixels, depth, places, units, tasks, by_panel, xp, yp, images, wp, np}:
-                var scratch = List[Scalar[F]](unsafe_uninit_length=ROWS * N)
-                var tile = scratch.unsafe_ptr()
-                var row = _at(p, AT_SOURCE + 2)
-                var pixel = _at(p, AT_SOURCE + 3)
-                var kh = _at(p, AT_WINDOW)
-                var kw = _at(p, AT_WINDOW + 1)
-                var step_h = _at(p, AT_STRIDE)
-                var step_w = _at(p, AT_STRIDE + 1)
-                var taps = kw
-                var tap = _at(p, AT_DILATION + 1) * pixel
-                var along = _at(p, AT_INPUT + 2)
-                if tap == along:  # the taps of a row are one piece of memory
-                    along = along * kw
-                    taps = 1
-                for unit in range(units * t // tasks, units * (t + 1) // tasks):
-                    var place = unit % places if by_panel else unit // panels
-                    var panel = unit // places if by_panel else unit % panels
-                    var image = place // (h * strips)
-                    var y = place // strips % h
-                    var x0 = place % strips * pixels
-                    var rows = min(pixels, w - x0)
-                    var channel = panel * N
-                    var width = min(N, channels - channel)
-                    if rows <= 0:
-                        continue
-                    var source = images.unsafe_offset(
-                        _at(p, AT_SOURCE) + image * _at(p, AT_SOURCE + 1)
-                    )
-                    if what == CONVOLUTION or what == DEPTHWISE:
-                        var first = source.unsafe_offset(
-                            (y * step_h - _at(p, AT_PADDING)) * row
-                            + (x0 * step_w - _at(p, AT_PADDING + 1)) * pixel
-                        )
-                        var filters = wp.unsafe_offset(_at(p, AT_FILTERS))
-                        var down = _at(p, AT_DILATION) * row
-                        if what == CONVOLUTION:
-                            comptime for r in range(1, ROWS + 1):
-                                if rows == r:
-                                    _convolve[r, V, W](
-                                        first,
-                                        step_w * pixel,
-                                        kh,
-                                        down,
-                                        taps,
-                                        tap,
-                                        along,
-                                        filters.unsafe_offset(panel * depth * N),
-                                        tile,
-                                    )
-                        else:
-                            var r = 0
-                            while r < rows:
-                                var from_ = first.unsafe_offset(r * step_w * pixel + channel)
-                                var to = tile.unsafe_offset(r * N)
-                                var f = filters.unsafe_offset(channel)
-                                if rows - r >= 4:
-                                    _depthwise[4, V, W](
-                                        from_, step_w * pixel, kh, down, kw, tap, f, panels * N, to
-                                    )
-                                    r += 4
-                                else:
-                                    _depthwise[1, V, W](
-                                        from_, step_w * pixel, kh, down, kw, tap, f, panels * N, to
-                                    )
-                                    r += 1
-                    elif what == POINTWISE:
-                        for r in range(rows):
-                            for c in range(0, N, W):
-                                tile.unsafe_offset(r * N + c).unsafe_store(
-                                    source.unsafe_offset(
-                                        y * row + (x0 + r) * pixel + channel + c
-                                    ).unsafe_load[width=W]()
-                                )
-                    elif what == MAX_POOL or what == AVERAGE_POOL:
-                        _pool[N, W](what, p, source.unsafe_offset(channel), y, x0, rows, tile)
-                    elif what == MEAN:
-                        var count = _at(p, AT_INPUT) * _at(p, AT_INPUT + 1)
-                        for c in range(0, N, W):
-                            var total = SIMD[F, W](0)
-                            for i in range(_at(p, AT_INPUT)):
-                                for j in range(_at(p, AT_INPUT + 1)):
-                                    total += source.unsafe_offset(
-                                        i * row + j * pixel + channel + c
-                                    ).unsafe_load[width=W]()
-                            tile.unsafe_offset(c).unsafe_store(total / Float32(count))
-                    elif what == LOAD:
-                        var planes = xp.unsafe_offset(
-                            _at(p, AT_FILTERS) + ((image * channels + channel) * h + y) * w + x0
-                        )
-                        for c in range(width):
-                            for r in range(rows):
-                                tile[unsafe_offset = r * N + c] = planes[
-                                    unsafe_offset = c * h * w + r
-                                ]
-                    elif what == LAYER_NORM:
-                        var line = source.unsafe_offset(y * row + x0 * pixel)
-                        var means = Array[Float32, ROWS](fill=0)
-                        var scales = Array[Float32, ROWS](fill=0)
-                        for r in range(rows):
-                            var values = line.unsafe_offset(r * pixel)
-                            means[r] = _mean[W](values, channels, 0, False)
-                            var variance = _mean[W](values, channels, means[r], True)
-                            scales[r] = 1 / sqrt(variance + np[unsafe_offset = _at(p, AT_FLAG)])
-                        for start in range(0, channels, N):
-                            for r in range(rows):
-                                for c in range(0, N, W):
-                                    var v = line.unsafe_offset(r * pixel + start + c).unsafe_load[
-                                        width=W
-                                    ]()
-                                    tile.unsafe_offset(r * N + c).unsafe_store(
-                                        (v - means[r]) * scales[r]
-                                    )
-                            _follow[N, W](
-                                tile,
-                                rows,
-                                p.unsafe_offset(AT_STEPS),
-                                _at(p, AT_COUNT),
-                                images,
-                                wp,
-                                np,
-                                image,
-                                y,
-                                x0,
-                                start,
-                            )
-                            var there = images.unsafe_offset(
-                                _at(p, AT_RESULT)
-                                + image * _at(p, AT_RESULT + 1)
-                                + y * _at(p, AT_RESULT + 2)
-                                + x0 * _at(p, AT_RESULT + 3)
-                                + start
-                            )
-                            _store_tile[N, W](
-                                tile, rows, min(N, channels - start), there, _at(p, AT_RESULT + 3)
-                            )
-                        continue
-                    elif what == STORE and _at(p, AT_FLAG) != 0:
-                        var there = yp.unsafe_offset(
-                            _at(p, AT_FILTERS) + ((image * h + y) * w + x0) * channels + channel
-                        )
-                        var from_ = source.unsafe_offset(y * row + x0 * pixel + channel)
-                        for r in range(rows):
-                            for c in range(width):
-                                there[unsafe_offset = r * channels + c] = from_[
-                                    unsafe_offset = r * pixel + c
-                                ]
-                        continue
-                    elif what == STORE:
-                        var planes = yp.unsafe_offset(
-                            _at(p, AT_FILTERS) + ((image * channels + channel) * h + y) * w + x0
-                        )
-                        var from_ = source.unsafe_offset(y * row + x0 * pixel + channel)
-                        for c in range(width):
-                            for r in range(rows):
-                                planes[unsafe_offset = c * h * w + r] = from_[
-                                    unsafe_offset = r * pixel + c
-                                ]
-                        continue
-                    _follow[N, W](
-                        tile,
-                        rows,
-                        p.unsafe_offset(AT_STEPS),
-                        _at(p, AT_COUNT),
-                        images,
-                        wp,
-                        np,
-                        image,
-                        y,
-                        x0,
-                        channel,
-                    )
-                    var to = images.unsafe_offset(
-                        _at(p, AT_RESULT)
-                        + image * _at(p, AT_RESULT + 1)
-                        + y * _at(p, AT_RESULT + 2)
-                        + x0 * _at(p, AT_RESULT + 3)
-                        + channel
-                    )
-                    _store_tile[N, W](tile, rows, width, to, _at(p, AT_RESULT + 3))
-                _ = scratch^  # must outlive the pointer into it
-
-            if what == BORDER:
-                # Zeros around an image: the padding of the convolutions that read it.
-                var top = _at(p, AT_PADDING)
-                var left = _at(p, AT_PADDING + 1)
-                var below = _at(p, AT_DILATION)
-                var right = _at(p, AT_DILATION + 1)
-                var row = _at(p, AT_RESULT + 2)
-                var pixel = _at(p, AT_RESULT + 3)
-                for image in range(batches):
-                    var first = images.unsafe_offset(
-                        _at(p, AT_RESULT) + image * _at(p, AT_RESULT + 1)
-                    )
-                    for y in range(-top, h + below):
-                        var inside = y >= 0 and y < h
-                        var line = first.unsafe_offset(y * row)
-                        for at in range(-left * pixel, 0 if inside else (w + right) * pixel):
-                            line[unsafe_offset=at] = 0
-                        if inside:
-                            for at in range(w * pixel, (w + right) * pixel):
-                                line[unsafe_offset=at] = 0
-            elif tasks == 1:
-                task(0)
-            else:
-                sync_parallelize(task, tasks)
+        host_only["tmb_image_program", target]()
+        run_program[Self.columns](
+            x.dim_size(0),
+            program.unsafe_ptr(),
+            program.dim_size(0) // LENGTH,
+            x.unsafe_ptr(),
+            output.unsafe_ptr(),
+            workspace.unsafe_ptr(),
+            weights.unsafe_ptr(),
+            numbers.unsafe_ptr(),
+        )

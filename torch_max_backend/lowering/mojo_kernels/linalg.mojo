@@ -6,9 +6,10 @@ in LAPACK. Plain loops, for matrices of some dozens of rows as in models, not fo
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from std.math import sqrt
+
+from .launch import each
 
 
 @always_inline
@@ -74,7 +75,7 @@ struct LuFactor[pivot: Bool]:
         var ip = info.unsafe_ptr()
 
         @always_inline
-        def task(b: Int) {xp, ap, pp, ip, m, n, k}:
+        def matrix(b: Int) {xp, ap, pp, ip, m, n, k}:
             var a = ap.unsafe_offset(b * m * n)
             _copy(a, xp.unsafe_offset(b * m * n), m * n)
             var zero = 0
@@ -99,7 +100,7 @@ struct LuFactor[pivot: Bool]:
                         a[unsafe_offset = i * n + c] -= factor * a[unsafe_offset = j * n + c]
             ip[unsafe_offset=b] = Int32(zero)
 
-        sync_parallelize(task, x.dim_size(0))
+        each[target](x.dim_size(0), x.dim_size(0), matrix, ctx)
 
 
 @extensibility.register("tmb_permute_by_pivots")
@@ -123,7 +124,7 @@ struct PermuteByPivots[inverse: Bool]:
         var pp = pivots.unsafe_ptr()
 
         @always_inline
-        def task(b: Int) {xp, yp, pp, rows, columns, k}:
+        def matrix(b: Int) {xp, yp, pp, rows, columns, k}:
             var y = yp.unsafe_offset(b * rows * columns)
             _copy(y, xp.unsafe_offset(b * rows * columns), rows * columns)
             for step in range(k):
@@ -135,7 +136,7 @@ struct PermuteByPivots[inverse: Bool]:
                     continue
                 _swap_rows(y, i, other, columns)
 
-        sync_parallelize(task, x.dim_size(0))
+        each[target](x.dim_size(0), x.dim_size(0), matrix, ctx)
 
 
 @extensibility.register("tmb_solve_triangular")
@@ -158,7 +159,7 @@ struct SolveTriangular[upper: Bool, unit: Bool]:
         var yp = output.unsafe_ptr()
 
         @always_inline
-        def task(b: Int) {ap, bp, yp, n, columns}:
+        def matrix(b: Int) {ap, bp, yp, n, columns}:
             var m = ap.unsafe_offset(b * n * n)
             var y = yp.unsafe_offset(b * n * columns)
             _copy(y, bp.unsafe_offset(b * n * columns), n * columns)
@@ -181,7 +182,7 @@ struct SolveTriangular[upper: Bool, unit: Bool]:
                             factor * y[unsafe_offset = i * columns + c]
                         )
 
-        sync_parallelize(task, right.dim_size(0))
+        each[target](right.dim_size(0), right.dim_size(0), matrix, ctx)
 
 
 @extensibility.register("tmb_cholesky")
@@ -207,7 +208,7 @@ struct Cholesky:
         var ip = info.unsafe_ptr()
 
         @always_inline
-        def task(b: Int) {xp, yp, ip, n}:
+        def matrix(b: Int) {xp, yp, ip, n}:
             var y = yp.unsafe_offset(b * n * n)
             var source = xp.unsafe_offset(b * n * n)
             for i in range(n):
@@ -232,7 +233,7 @@ struct Cholesky:
                         sum -= y[unsafe_offset = i * n + c] * y[unsafe_offset = j * n + c]
                     y[unsafe_offset = i * n + j] = sum / total
 
-        sync_parallelize(task, x.dim_size(0))
+        each[target](x.dim_size(0), x.dim_size(0), matrix, ctx)
 
 
 @extensibility.register("tmb_geqrf")
@@ -257,7 +258,7 @@ struct Geqrf:
         var tp = tau.unsafe_ptr()
 
         @always_inline
-        def task(b: Int) {xp, ap, tp, m, n, k}:
+        def matrix(b: Int) {xp, ap, tp, m, n, k}:
             var a = ap.unsafe_offset(b * m * n)
             _copy(a, xp.unsafe_offset(b * m * n), m * n)
             for j in range(k):
@@ -281,7 +282,7 @@ struct Geqrf:
                 for c in range(j + 1, n):
                     _reflect(a, n, a, n, m, j, c, factor)
 
-        sync_parallelize(task, x.dim_size(0))
+        each[target](x.dim_size(0), x.dim_size(0), matrix, ctx)
 
 
 @extensibility.register("tmb_apply_reflectors")
@@ -308,7 +309,7 @@ struct ApplyReflectors[transpose: Bool]:
         var yp = output.unsafe_ptr()
 
         @always_inline
-        def task(b: Int) {vp, tp, cp, yp, m, n, k, columns}:
+        def matrix(b: Int) {vp, tp, cp, yp, m, n, k, columns}:
             var v = vp.unsafe_offset(b * m * n)
             var y = yp.unsafe_offset(b * m * columns)
             _copy(y, cp.unsafe_offset(b * m * columns), m * columns)
@@ -320,4 +321,4 @@ struct ApplyReflectors[transpose: Bool]:
                 for c in range(columns):
                     _reflect(y, columns, v, n, m, j, c, factor)
 
-        sync_parallelize(task, right.dim_size(0))
+        each[target](right.dim_size(0), right.dim_size(0), matrix, ctx)

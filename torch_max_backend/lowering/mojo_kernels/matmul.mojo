@@ -11,6 +11,7 @@ from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
 
+from .launch import host_only
 from .tiles import GRAIN, ROWS_TOGETHER, TASKS, multiply_all
 
 comptime FEW = 4
@@ -129,6 +130,7 @@ struct Matmul[transposed: Bool]:
         right: InputTensor[rank=rank, ...],
         ctx: DeviceContext,
     ) raises:
+        host_only["tmb_matmul", target]()
         comptime C = output.dtype
         comptime W = simd_width_of[C]()
         comptime N = 2 * W

@@ -10,72 +10,137 @@ from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from std.sys.info import simd_width_of
 
+from .epilogue import ACTIVATIONS, MULTIPLY, NONE, activate, combine
+from .launch import host_only
 from .lines import GRAIN, TOGETHER, wide
+
+comptime UNROLLED = 2
+"""Vectors of a row that are added to sums of their own, to hide the latency of an addition."""
 
 
 @always_inline
+def _block[
+    R: Int, T: DType
+](
+    yp: Pointer[mut=True, Scalar[T], _],
+    xp: Pointer[Scalar[T], _],
+    wp: Pointer[Scalar[T], _],
+    k: Int,
+):
+    """R results, of R rows of the weight."""
+    comptime C = wide(T)
+    comptime W = simd_width_of[C]()
+    comptime U = UNROLLED
+    var sums = Array[SIMD[C, W], R * U](fill=0)
+    var j = 0
+    while j + U * W <= k:
+        comptime for u in range(U):
+            var v = xp.unsafe_offset(j + u * W).unsafe_load[width=W]().cast[C]()
+            comptime for i in range(R):
+                var w = wp.unsafe_offset(i * k + j + u * W).unsafe_load[width=W]().cast[C]()
+                sums[i * U + u] = w.fma(v, sums[i * U + u])
+        j += U * W
+    while j + W <= k:
+        var v = xp.unsafe_offset(j).unsafe_load[width=W]().cast[C]()
+        comptime for i in range(R):
+            var w = wp.unsafe_offset(i * k + j).unsafe_load[width=W]().cast[C]()
+            sums[i * U] = w.fma(v, sums[i * U])
+        j += W
+    comptime for i in range(R):
+        var total = sums[i * U]
+        comptime for u in range(1, U):
+            total += sums[i * U + u]
+        var y = total.reduce_add()
+        for rest in range(j, k):
+            y += wp[unsafe_offset = i * k + rest].cast[C]() * xp[unsafe_offset=rest].cast[C]()
+        yp[unsafe_offset=i] = y.cast[T]()
+
+
 def _rows[
     T: DType
 ](
     yp: Pointer[mut=True, Scalar[T], _],
     xp: Pointer[Scalar[T], _],
     wp: Pointer[Scalar[T], _],
-    n: Int,
     k: Int,
     first: Int,
     last: Int,
 ):
-    """The results of the blocks from `first` to `last`, each of TOGETHER rows of the weight."""
-    comptime C = wide(T)
-    comptime W = simd_width_of[C]()
-    for b in range(first, last):
-        # The last block overlaps the one before instead of being short.
-        var row = max(0, min(b * TOGETHER, n - TOGETHER))
-        var rows = min(TOGETHER, n)
-        var p0 = wp.unsafe_offset(row * k)
-        var p1 = wp.unsafe_offset((row + min(1, rows - 1)) * k)
-        var p2 = wp.unsafe_offset((row + min(2, rows - 1)) * k)
-        var p3 = wp.unsafe_offset((row + min(3, rows - 1)) * k)
-        var s0 = SIMD[C, W](0)
-        var s1 = SIMD[C, W](0)
-        var s2 = SIMD[C, W](0)
-        var s3 = SIMD[C, W](0)
-        var j = 0
-        while j + W <= k:
-            var v = xp.unsafe_offset(j).unsafe_load[width=W]().cast[C]()
-            s0 = p0.unsafe_offset(j).unsafe_load[width=W]().cast[C]().fma(v, s0)
-            s1 = p1.unsafe_offset(j).unsafe_load[width=W]().cast[C]().fma(v, s1)
-            s2 = p2.unsafe_offset(j).unsafe_load[width=W]().cast[C]().fma(v, s2)
-            s3 = p3.unsafe_offset(j).unsafe_load[width=W]().cast[C]().fma(v, s3)
-            j += W
-        var y0 = s0.reduce_add()
-        var y1 = s1.reduce_add()
-        var y2 = s2.reduce_add()
-        var y3 = s3.reduce_add()
-        while j < k:
-            var v = xp[unsafe_offset=j].cast[C]()
-            y0 += p0[unsafe_offset=j].cast[C]() * v
-            y1 += p1[unsafe_offset=j].cast[C]() * v
-            y2 += p2[unsafe_offset=j].cast[C]() * v
-            y3 += p3[unsafe_offset=j].cast[C]() * v
-            j += 1
-        yp[unsafe_offset=row] = y0.cast[T]()
-        if rows > 1:
-            yp[unsafe_offset = row + 1] = y1.cast[T]()
-        if rows > 2:
-            yp[unsafe_offset = row + 2] = y2.cast[T]()
-        if rows > 3:
-            yp[unsafe_offset = row + 3] = y3.cast[T]()
+    """The results of the rows of the weight from `first` to `last`."""
+    var row = first
+    while row + TOGETHER <= last:
+        _block[TOGETHER](yp.unsafe_offset(row), xp, wp.unsafe_offset(row * k), k)
+        row += TOGETHER
+    while row < last:
+        _block[1](yp.unsafe_offset(row), xp, wp.unsafe_offset(row * k), k)
+        row += 1
 
 
 @always_inline
-def _blocks(n: Int) -> Int:
-    return (n + TOGETHER - 1) // TOGETHER
+def _activated[
+    C: DType, width: SIMDLength
+](v: SIMD[C, width], activation: Int) -> SIMD[C, width]:
+    var result = v
+    comptime if C.is_floating_point():
+        comptime for a in range(1, ACTIVATIONS):
+            if activation == a:
+                result = activate[a](v)
+    return result
+
+
+@no_inline
+def _follow[
+    T: DType
+](
+    yp: Pointer[mut=True, Scalar[T], _],
+    count: Int,
+    bias: Pointer[Scalar[T], _],
+    biased: Bool,
+    activation: Int,
+    other: Pointer[Scalar[T], _],
+    how: Int,
+):
+    """Apply what follows a product to `count` results."""
+    comptime C = wide(T)
+    comptime W = simd_width_of[C]()
+
+    @always_inline
+    def step[width: Int](j: Int) {yp, bias, biased, activation, other, how}:
+        var v = yp.unsafe_offset(j).unsafe_load[width=width]().cast[C]()
+        if biased:
+            v += bias.unsafe_offset(j).unsafe_load[width=width]().cast[C]()
+        v = _activated(v, activation)
+        if how != NONE:
+            v = combine(v, other.unsafe_offset(j).unsafe_load[width=width]().cast[C](), how)
+        yp.unsafe_offset(j).unsafe_store(v.cast[T]())
+
+    var j = 0
+    while j + W <= count:
+        step[W](j)
+        j += W
+    while j < count:
+        step[1](j)
+        j += 1
+
+
+@always_inline
+def _row(n: Int, t: Int, tasks: Int) -> Int:
+    """The first row of task `t`: whole blocks each."""
+    var blocks = (n + TOGETHER - 1) // TOGETHER
+    return min(n, blocks * t // tasks * TOGETHER)
+
+
+@always_inline
+def _tasks(n: Int, k: Int) -> Int:
+    return max(1, min((n + TOGETHER - 1) // TOGETHER, min(64, n * k // GRAIN)))
 
 
 @extensibility.register("tmb_matvec")
 struct MatVec:
-    """`x @ weight.T` of x [1, k] and weight [n, k]."""
+    """`x @ weight.T` of x [1, k] and weight [n, k], and what follows: `how` as in packed_matmul.
+
+    `how` is whether `bias` counts, the activation, and what is done with `other`.
+    """
 
     @staticmethod
     def execute[
@@ -84,26 +149,122 @@ struct MatVec:
         output: OutputTensor[rank=2, ...],
         x: InputTensor[dtype=output.dtype, rank=2, ...],
         weight: InputTensor[dtype=output.dtype, rank=2, ...],
+        bias: InputTensor[dtype=output.dtype, rank=2, ...],
+        other: InputTensor[dtype=output.dtype, rank=2, ...],
+        how: InputTensor[dtype=DType.int64, rank=1, ...],
         ctx: DeviceContext,
     ) raises:
+        host_only["tmb_matvec", target]()
         var n = weight.dim_size(0)
         var k = weight.dim_size(1)
         var xp = x.unsafe_ptr()
         var wp = weight.unsafe_ptr()
+        var bp = bias.unsafe_ptr()
+        var op = other.unsafe_ptr()
         var yp = output.unsafe_ptr()
-        var blocks = _blocks(n)
-        var tasks = max(1, min(blocks, min(64, n * k // GRAIN)))
+        var biased = how.unsafe_ptr()[unsafe_offset=0] != 0
+        var activation = Int(how.unsafe_ptr()[unsafe_offset=1])
+        var combined = Int(how.unsafe_ptr()[unsafe_offset=2])
+        var follows = biased or activation != NONE or combined != NONE
+        var tasks = _tasks(n, k)
 
-        @always_inline
-        def work(t: Int) {xp, wp, yp, n, k, blocks, tasks}:
-            _rows(yp, xp, wp, n, k, blocks * t // tasks, blocks * (t + 1) // tasks)
+        def work(t: Int) {xp, wp, bp, op, yp, n, k, biased, activation, combined, follows, tasks}:
+            var first = _row(n, t, tasks)
+            var last = _row(n, t + 1, tasks)
+            _rows(yp, xp, wp, k, first, last)
+            if follows:
+                _follow(
+                    yp.unsafe_offset(first),
+                    last - first,
+                    bp.unsafe_offset(first if biased else 0),
+                    biased,
+                    activation,
+                    op.unsafe_offset(first if combined != NONE else 0),
+                    combined,
+                )
 
         sync_parallelize(work, tasks)
 
 
+@always_inline
+def _biased_rows[
+    T: DType
+](
+    yp: Pointer[mut=True, Scalar[T], _],
+    xp: Pointer[Scalar[T], _],
+    wp: Pointer[Scalar[T], _],
+    bp: Pointer[Scalar[T], _],
+    biased: Bool,
+    n: Int,
+    k: Int,
+    low: Int,
+    high: Int,
+):
+    """The results of those rows from `low` to `high` that exist, with their bias."""
+    var first = max(low, 0)
+    var last = min(high, n)
+    _rows(yp, xp, wp, k, first, last)
+    if biased:
+        var bias = bp.unsafe_offset(first)
+        _follow(yp.unsafe_offset(first), last - first, bias, True, NONE, xp, NONE)
+
+
 @extensibility.register("tmb_matvec_group")
 struct MatVecGroup:
-    """Three products with the same x, concatenated: the threads are woken once."""
+    """Up to three products with the same x: the threads are woken once.
+
+    `how` is whether the biases count.
+    """
+
+    @staticmethod
+    def execute[
+        target: StaticString
+    ](
+        y0: OutputTensor[rank=2, ...],
+        y1: OutputTensor[dtype=y0.dtype, rank=2, ...],
+        y2: OutputTensor[dtype=y0.dtype, rank=2, ...],
+        x: InputTensor[dtype=y0.dtype, rank=2, ...],
+        first: InputTensor[dtype=y0.dtype, rank=2, ...],
+        second: InputTensor[dtype=y0.dtype, rank=2, ...],
+        third: InputTensor[dtype=y0.dtype, rank=2, ...],
+        first_bias: InputTensor[dtype=y0.dtype, rank=2, ...],
+        second_bias: InputTensor[dtype=y0.dtype, rank=2, ...],
+        third_bias: InputTensor[dtype=y0.dtype, rank=2, ...],
+        how: InputTensor[dtype=DType.int64, rank=1, ...],
+        ctx: DeviceContext,
+    ) raises:
+        host_only["tmb_matvec_group", target]()
+        var k = first.dim_size(1)
+        var n0 = y0.dim_size(1)
+        var n1 = y1.dim_size(1)
+        var n2 = y2.dim_size(1)  # 0 if there are only two
+        var xp = x.unsafe_ptr()
+        var w0 = first.unsafe_ptr()
+        var w1 = second.unsafe_ptr()
+        var w2 = third.unsafe_ptr()
+        var b0 = first_bias.unsafe_ptr()
+        var b1 = second_bias.unsafe_ptr()
+        var b2 = third_bias.unsafe_ptr()
+        var p0 = y0.unsafe_ptr()
+        var p1 = y1.unsafe_ptr()
+        var p2 = y2.unsafe_ptr()
+        var biased = how.unsafe_ptr()[unsafe_offset=0] != 0
+        var n = n0 + n1 + n2
+        var tasks = _tasks(n, k)
+
+        def work(t: Int) {xp, w0, w1, w2, b0, b1, b2, p0, p1, p2, n, n0, n1, n2, k, biased, tasks}:
+            var low = _row(n, t, tasks)
+            var high = _row(n, t + 1, tasks)
+            _biased_rows(p0, xp, w0, b0, biased, n0, k, low, high)
+            _biased_rows(p1, xp, w1, b1, biased, n1, k, low - n0, high - n0)
+            _biased_rows(p2, xp, w2, b2, biased, n2, k, low - n0 - n1, high - n0 - n1)
+
+        sync_parallelize(work, tasks)
+
+
+@extensibility.register("tmb_matvec_gated")
+struct MatVecGated:
+    """`activation(x @ gate.T) * (x @ up.T)`; `how` is the activation."""
 
     @staticmethod
     def execute[
@@ -111,35 +272,37 @@ struct MatVecGroup:
     ](
         output: OutputTensor[rank=2, ...],
         x: InputTensor[dtype=output.dtype, rank=2, ...],
-        first: InputTensor[dtype=output.dtype, rank=2, ...],
-        second: InputTensor[dtype=output.dtype, rank=2, ...],
-        third: InputTensor[dtype=output.dtype, rank=2, ...],
+        gate: InputTensor[dtype=output.dtype, rank=2, ...],
+        up: InputTensor[dtype=output.dtype, rank=2, ...],
+        how: InputTensor[dtype=DType.int64, rank=1, ...],
         ctx: DeviceContext,
     ) raises:
-        var k = first.dim_size(1)
-        var n0 = first.dim_size(0)
-        var n1 = second.dim_size(0)
-        var n2 = output.dim_size(1) - n0 - n1  # 0 if there are only two
+        host_only["tmb_matvec_gated", target]()
+        comptime T = output.dtype
+        var n = gate.dim_size(0)
+        var k = gate.dim_size(1)
         var xp = x.unsafe_ptr()
-        var w0 = first.unsafe_ptr()
-        var w1 = second.unsafe_ptr()
-        var w2 = third.unsafe_ptr()
+        var gp = gate.unsafe_ptr()
+        var up_ = up.unsafe_ptr()
         var yp = output.unsafe_ptr()
-        var b0 = _blocks(n0)
-        var b1 = b0 + _blocks(n1)
-        var b2 = b1 + _blocks(n2)
-        var tasks = max(1, min(b2, min(64, (n0 + n1 + n2) * k // GRAIN)))
+        var activation = Int(how.unsafe_ptr()[unsafe_offset=0])
+        var tasks = _tasks(n, 2 * k)
 
-        @always_inline
-        def work(t: Int) {xp, w0, w1, w2, yp, n0, n1, n2, b0, b1, b2, k, tasks}:
-            var low = b2 * t // tasks
-            var high = b2 * (t + 1) // tasks
-            _rows(yp, xp, w0, n0, k, min(low, b0), min(high, b0))
-            _rows(
-                yp.unsafe_offset(n0), xp, w1, n1, k, max(low, b0) - b0, max(min(high, b1), b0) - b0
+        def work(t: Int) {xp, gp, up_, yp, n, k, activation, tasks}:
+            var first = _row(n, t, tasks)
+            var last = _row(n, t + 1, tasks)
+            var ups = List[Scalar[T]](unsafe_uninit_length=last - first)
+            _rows(yp, xp, gp, k, first, last)
+            _rows(ups.unsafe_ptr(), xp, up_.unsafe_offset(first * k), k, 0, last - first)
+            _follow(
+                yp.unsafe_offset(first),
+                last - first,
+                xp,
+                False,
+                activation,
+                ups.unsafe_ptr(),
+                MULTIPLY,
             )
-            _rows(
-                yp.unsafe_offset(n0 + n1), xp, w2, n2, k, max(low, b1) - b1, max(high, b1) - b1
-            )
+            _ = ups^  # must outlive the pointer into it
 
         sync_parallelize(work, tasks)

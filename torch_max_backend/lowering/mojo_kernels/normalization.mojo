@@ -2,11 +2,10 @@
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from std.math import sqrt
-from std.sys.info import simd_width_of
 
+from .launch import each, lanes
 from .lines import TOGETHER, task_count
 
 comptime RUN = 64
@@ -14,7 +13,7 @@ comptime RUN = 64
 
 
 @always_inline
-def _sum[
+def row_sum[
     squares: Bool, C: DType, T: DType, W: Int
 ](row: Pointer[Scalar[T], _], n: Int, centre: Scalar[C]) -> Scalar[C]:
     """The sum of the row, or of its squared distances from `centre`."""
@@ -47,8 +46,9 @@ def _sum[
     return result
 
 
+@always_inline
 def layer_norm[
-    C: DType, T: DType
+    C: DType, T: DType, target: StaticString
 ](
     yp: Pointer[mut=True, Scalar[T], _],
     mp: Pointer[mut=True, Scalar[C], _],
@@ -56,40 +56,41 @@ def layer_norm[
     xp: Pointer[Scalar[T], _],
     gp: Pointer[Scalar[C], _],
     bp: Pointer[Scalar[C], _],
-    eps: Scalar[C],
+    ep: Pointer[Scalar[C], _],
     rows: Int,
     n: Int,
-):
+    ctx: DeviceContext,
+) raises:
     """(x - mean) / sqrt(variance + eps) * gamma + beta of each row, its mean and 1 / sqrt(...)."""
-    comptime W = simd_width_of[C]()
+    comptime W = lanes[C, target]()
     var tasks = task_count(rows, n)
 
-    def task(t: Int) {yp, mp, rp, xp, gp, bp, eps, rows, n, tasks}:
-        for r in range(rows * t // tasks, rows * (t + 1) // tasks):
-            var x = xp.unsafe_offset(r * n)
-            var y = yp.unsafe_offset(r * n)
-            var length = Scalar[C](n)
-            var mean = _sum[False, C, T, W](x, n, 0) / length
-            var variance = _sum[True, C, T, W](x, n, mean) / length
-            var rstd = 1 / sqrt(variance + eps)
-            mp[unsafe_offset=r] = mean
-            rp[unsafe_offset=r] = rstd
-            var j = 0
-            while j + W <= n:
-                var v = (x.unsafe_offset(j).unsafe_load[width=W]().cast[C]() - mean) * rstd
-                v = v.fma(
-                    gp.unsafe_offset(j).unsafe_load[width=W](),
-                    bp.unsafe_offset(j).unsafe_load[width=W](),
-                )
-                y.unsafe_offset(j).unsafe_store(v.cast[T]())
-                j += W
-            while j < n:
-                var v = (x[unsafe_offset=j].cast[C]() - mean) * rstd
-                v = v.fma(gp[unsafe_offset=j], bp[unsafe_offset=j])
-                y[unsafe_offset=j] = v.cast[T]()
-                j += 1
+    @always_inline
+    def row(r: Int) {yp, mp, rp, xp, gp, bp, ep, n}:
+        var x = xp.unsafe_offset(r * n)
+        var y = yp.unsafe_offset(r * n)
+        var length = Scalar[C](n)
+        var mean = row_sum[False, C, T, W](x, n, 0) / length
+        var variance = row_sum[True, C, T, W](x, n, mean) / length
+        var rstd = 1 / sqrt(variance + ep[unsafe_offset=0])
+        mp[unsafe_offset=r] = mean
+        rp[unsafe_offset=r] = rstd
+        var j = 0
+        while j + W <= n:
+            var v = (x.unsafe_offset(j).unsafe_load[width=W]().cast[C]() - mean) * rstd
+            v = v.fma(
+                gp.unsafe_offset(j).unsafe_load[width=W](),
+                bp.unsafe_offset(j).unsafe_load[width=W](),
+            )
+            y.unsafe_offset(j).unsafe_store(v.cast[T]())
+            j += W
+        while j < n:
+            var v = (x[unsafe_offset=j].cast[C]() - mean) * rstd
+            v = v.fma(gp[unsafe_offset=j], bp[unsafe_offset=j])
+            y[unsafe_offset=j] = v.cast[T]()
+            j += 1
 
-    sync_parallelize(task, tasks)
+    each[target](rows, tasks, row, ctx)
 
 
 @extensibility.register("tmb_layer_norm")
@@ -109,16 +110,17 @@ struct LayerNorm:
         eps: InputTensor[dtype=mean.dtype, rank=1, ...],
         ctx: DeviceContext,
     ) raises:
-        layer_norm[mean.dtype, output.dtype](
+        layer_norm[mean.dtype, output.dtype, target](
             output.unsafe_ptr(),
             mean.unsafe_ptr(),
             rstd.unsafe_ptr(),
             x.unsafe_ptr(),
             gamma.unsafe_ptr(),
             beta.unsafe_ptr(),
-            eps.unsafe_ptr()[unsafe_offset=0],
+            eps.unsafe_ptr(),
             x.dim_size(0),
             x.dim_size(1),
+            ctx,
         )
 
 
@@ -137,27 +139,28 @@ struct RmsNorm:
         ctx: DeviceContext,
     ) raises:
         comptime T = output.dtype
-        comptime W = simd_width_of[T]()
+        comptime W = lanes[T, target]()
         var rows = x.dim_size(0)
         var n = x.dim_size(1)
         var yp = output.unsafe_ptr()
         var xp = x.unsafe_ptr()
         var gp = gamma.unsafe_ptr()
-        var epsilon = eps.unsafe_ptr()[unsafe_offset=0]
+        var ep = eps.unsafe_ptr()
         var tasks = task_count(rows, n)
 
-        def task(t: Int) {yp, xp, gp, epsilon, rows, n, tasks}:
-            for r in range(rows * t // tasks, rows * (t + 1) // tasks):
-                var p = xp.unsafe_offset(r * n)
-                var y = yp.unsafe_offset(r * n)
-                var factor = 1 / sqrt(_sum[True, T, T, W](p, n, 0) / Scalar[T](n) + epsilon)
-                var j = 0
-                while j + W <= n:
-                    var v = p.unsafe_offset(j).unsafe_load[width=W]() * factor
-                    y.unsafe_offset(j).unsafe_store(v * gp.unsafe_offset(j).unsafe_load[width=W]())
-                    j += W
-                while j < n:
-                    y[unsafe_offset=j] = p[unsafe_offset=j] * factor * gp[unsafe_offset=j]
-                    j += 1
+        @always_inline
+        def row(r: Int) {yp, xp, gp, ep, n}:
+            var p = xp.unsafe_offset(r * n)
+            var y = yp.unsafe_offset(r * n)
+            var mean = row_sum[True, T, T, W](p, n, 0) / Scalar[T](n)
+            var factor = 1 / sqrt(mean + ep[unsafe_offset=0])
+            var j = 0
+            while j + W <= n:
+                var v = p.unsafe_offset(j).unsafe_load[width=W]() * factor
+                y.unsafe_offset(j).unsafe_store(v * gp.unsafe_offset(j).unsafe_load[width=W]())
+                j += W
+            while j < n:
+                y[unsafe_offset=j] = p[unsafe_offset=j] * factor * gp[unsafe_offset=j]
+                j += 1
 
-        sync_parallelize(task, tasks)
+        each[target](rows, tasks, row, ctx)

@@ -1,4 +1,8 @@
-"""A matmul with a right operand that was packed into panels beforehand."""
+"""Matmuls with a right operand that was packed into panels beforehand.
+
+`panels` is a weight [k, n] as [n / columns, k, columns]; with one row more, the last one is a bias.
+What follows the product is applied to a panel's results before they are stored (`epilogue.mojo`).
+"""
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
@@ -7,15 +11,146 @@ from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
 
+from .epilogue import MULTIPLY, NONE, finish
+from .launch import host_only
 from .tiles import DEPTH, GRAIN, ROWS_TOGETHER, TASKS, TILE, interleave, multiply
 
 comptime COPIED = 32 * 1024
 """Numbers of the left operand that a task interleaves."""
 
+comptime FEW = 4 * TILE
+"""With so few rows, interleaving the left operand costs more than it saves."""
+
+
+@fieldwise_init
+struct Sizes(ImplicitlyCopyable, TrivialRegisterPassable):
+    """Rows and depth of a product, the rows of a panel, and how many tiles the rows are."""
+
+    var m: Int
+    var k: Int
+    var lines: Int
+    var tiles: Int
+
+    @staticmethod
+    def of(m: Int, k: Int, lines: Int) -> Self:
+        return Self(m, k, lines, (m + TILE - 1) // TILE)
+
+    def few(self) -> Bool:
+        """Whether the left operand is read where it is."""
+        return self.m <= FEW
+
+    def interleaved(self) -> Int:
+        """Numbers of the interleaved left operand."""
+        return 1 if self.few() else self.tiles * TILE * self.k
+
+    def tasks(self, panels: Int, columns: Int) -> Int:
+        """How many tasks the product is divided into."""
+        var most = min(panels, TASKS * parallelism_level(None))
+        return max(1, min(most, self.m * columns * self.k // GRAIN))
+
+
+def _interleave_all[
+    T: DType
+](ap: Pointer[mut=True, Scalar[T], _], xp: Pointer[Scalar[T], _], s: Sizes):
+    """The left operand, depth after depth, tile after tile, each interleaved."""
+    if s.few():
+        return
+    var copiers = max(1, min(parallelism_level(None), s.m * s.k // COPIED))
+
+    def copy(t: Int) {xp, ap, s, copiers}:
+        for tile in range(s.tiles * t // copiers, s.tiles * (t + 1) // copiers):
+            var first = tile * TILE
+            for start in range(0, s.k, DEPTH):
+                var depth = min(DEPTH, s.k - start)
+                interleave(
+                    ap.unsafe_offset(start * s.tiles * TILE + first * depth),
+                    xp.unsafe_offset(first * s.k + start),
+                    min(TILE, s.m - first),
+                    s.k,
+                    depth,
+                )
+
+    if copiers == 1:
+        copy(0)
+    else:
+        sync_parallelize(copy, copiers)
+
+
+def _panel[
+    N: Int, W: Int, T: DType
+](
+    xp: Pointer[Scalar[T], _],
+    ap: Pointer[Scalar[T], _],
+    panel: Pointer[Scalar[T], _],
+    s: Sizes,
+    block: Int,
+    rows: Int,
+    sums: Pointer[mut=True, Scalar[T], _],
+):
+    """`rows` rows from `block` on, times a panel: `sums` is [rows, N].
+
+    The left operand is `ap`, interleaved, or `xp` if there are few rows.
+    """
+    for start in range(0, max(s.k, 1), DEPTH):
+        var depth = min(DEPTH, s.k - start)
+        var right = panel.unsafe_offset(start * N)
+        if s.few():
+            var left = xp.unsafe_offset(block * s.k + start)
+            multiply[False, N // W, W, T](rows, left, s.k, depth, right, sums, N, start > 0)
+        else:
+            var left = ap.unsafe_offset(start * s.tiles * TILE + block * depth)
+            multiply[True, N // W, W, T, fetches=True](
+                rows, left, depth, depth, right, sums, N, start > 0
+            )
+
+
+def _panels[
+    N: Int, T: DType
+](
+    xp: Pointer[Scalar[T], _],
+    ap: Pointer[Scalar[T], _],
+    bp: Pointer[Scalar[T], _],
+    yp: Pointer[mut=True, Scalar[T], _],
+    n: Int,
+    s: Sizes,
+    first: Int,
+    last: Int,
+    activation: Int,
+    other: Pointer[Scalar[T], _],
+    how: Int,
+) where T.is_floating_point():
+    """The results of the panels from `first` to `last`, in an output of n columns."""
+    comptime W = simd_width_of[T]()
+    var scratch = List[Scalar[T]](unsafe_uninit_length=ROWS_TOGETHER * N)
+    var sums = scratch.unsafe_ptr()
+    for block in range(0, s.m, ROWS_TOGETHER):
+        var rows = min(s.m - block, ROWS_TOGETHER)
+        for p in range(first, last):
+            var panel = bp.unsafe_offset(p * s.lines * N)
+            var at = block * n + p * N
+            _panel[N, W](xp, ap, panel, s, block, rows, sums)
+            finish[N, W](
+                activation,
+                rows,
+                min(N, n - p * N),
+                sums,
+                panel.unsafe_offset(s.k * N),
+                s.lines > s.k,
+                other.unsafe_offset(at if how != NONE else 0),
+                n,
+                how,
+                yp.unsafe_offset(at),
+                n,
+            )
+    _ = scratch^  # must outlive the pointer into it
+
 
 @extensibility.register("tmb_packed_matmul")
 struct PackedMatmul[columns: Int]:
-    """`x @ weight` of x [m, k]; `panels` is the weight [k, n] as [n / columns, k, columns]."""
+    """`x @ weight + bias` of x [m, k], and what follows.
+
+    `how` is the activation, and what is done with `other`, [m, n]: see `epilogue.mojo`.
+    """
 
     @staticmethod
     def execute[
@@ -24,68 +159,191 @@ struct PackedMatmul[columns: Int]:
         output: OutputTensor[rank=2, ...],
         x: InputTensor[dtype=output.dtype, rank=2, ...],
         panels: InputTensor[dtype=output.dtype, rank=3, ...],
+        other: InputTensor[dtype=output.dtype, rank=2, ...],
+        how: InputTensor[dtype=DType.int64, rank=1, ...],
         ctx: DeviceContext,
-    ) raises:
+    ) raises where output.dtype.is_floating_point():
+        host_only["tmb_packed_matmul", target]()
         comptime T = output.dtype
-        comptime W = simd_width_of[T]()
         comptime N = Self.columns
-        var m = x.dim_size(0)
-        var k = x.dim_size(1)
+        var s = Sizes.of(x.dim_size(0), x.dim_size(1), panels.dim_size(1))
         var n = output.dim_size(1)
         var count = panels.dim_size(0)
         var xp = x.unsafe_ptr()
         var bp = panels.unsafe_ptr()
         var yp = output.unsafe_ptr()
-        var workers = parallelism_level(None)
-        var tasks = max(1, min(min(count, TASKS * workers), m * n * k // GRAIN))
-        var copiers = max(1, min(workers, m * k // COPIED))
-        var tiles = (m + TILE - 1) // TILE
-        # Depth after depth, tile after tile, each interleaved.
-        var left = List[Scalar[T]](unsafe_uninit_length=tiles * TILE * k)
+        var op = other.unsafe_ptr()
+        var activation = Int(how.unsafe_ptr()[unsafe_offset=0])
+        var combined = Int(how.unsafe_ptr()[unsafe_offset=1])
+        var tasks = s.tasks(count, n)
+        var left = List[Scalar[T]](unsafe_uninit_length=s.interleaved())
         var ap = left.unsafe_ptr()
+        _interleave_all(ap, xp, s)
 
-        def copy(t: Int) {xp, ap, m, k, tiles, copiers}:
-            for tile in range(tiles * t // copiers, tiles * (t + 1) // copiers):
-                var first = tile * TILE
-                for start in range(0, k, DEPTH):
-                    var depth = min(DEPTH, k - start)
-                    interleave(
-                        ap.unsafe_offset(start * tiles * TILE + first * depth),
-                        xp.unsafe_offset(first * k + start),
-                        min(TILE, m - first),
-                        k,
-                        depth,
-                    )
+        def task(t: Int) {xp, ap, bp, yp, op, n, s, count, tasks, activation, combined}:
+            _panels[N](
+                xp,
+                ap,
+                bp,
+                yp,
+                n,
+                s,
+                count * t // tasks,
+                count * (t + 1) // tasks,
+                activation,
+                op,
+                combined,
+            )
 
-        def task(t: Int) {ap, bp, yp, m, n, k, count, tasks, tiles}:
+        sync_parallelize(task, tasks)
+        _ = left^
+
+
+@extensibility.register("tmb_packed_matmul_group")
+struct PackedMatmulGroup[columns: Int]:
+    """Up to three products with the same x, whose panels follow each other.
+
+    Each but the last fills its panels. Without a third, `third` has no columns.
+    """
+
+    @staticmethod
+    def execute[
+        target: StaticString
+    ](
+        first: OutputTensor[rank=2, ...],
+        second: OutputTensor[dtype=first.dtype, rank=2, ...],
+        third: OutputTensor[dtype=first.dtype, rank=2, ...],
+        x: InputTensor[dtype=first.dtype, rank=2, ...],
+        panels: InputTensor[dtype=first.dtype, rank=3, ...],
+        ctx: DeviceContext,
+    ) raises where first.dtype.is_floating_point():
+        host_only["tmb_packed_matmul_group", target]()
+        comptime T = first.dtype
+        comptime N = Self.columns
+        var s = Sizes.of(x.dim_size(0), x.dim_size(1), panels.dim_size(1))
+        var n0 = first.dim_size(1)
+        var n1 = second.dim_size(1)
+        var n2 = third.dim_size(1)
+        var p0 = (n0 + N - 1) // N
+        var p1 = p0 + (n1 + N - 1) // N
+        var count = panels.dim_size(0)
+        var xp = x.unsafe_ptr()
+        var bp = panels.unsafe_ptr()
+        var y0 = first.unsafe_ptr()
+        var y1 = second.unsafe_ptr()
+        var y2 = third.unsafe_ptr()
+        var tasks = s.tasks(count, n0 + n1 + n2)
+        var left = List[Scalar[T]](unsafe_uninit_length=s.interleaved())
+        var ap = left.unsafe_ptr()
+        _interleave_all(ap, xp, s)
+
+        def task(t: Int) {ap, xp, bp, y0, y1, y2, n0, n1, n2, p0, p1, s, count, tasks}:
+            var low = count * t // tasks
+            var high = count * (t + 1) // tasks
+            var step = s.lines * N
+            _panels[N](xp, ap, bp, y0, n0, s, min(low, p0), min(high, p0), NONE, xp, NONE)
+            _panels[N](
+                xp,
+                ap,
+                bp.unsafe_offset(p0 * step),
+                y1,
+                n1,
+                s,
+                max(low, p0) - p0,
+                max(min(high, p1), p0) - p0,
+                NONE,
+                xp,
+                NONE,
+            )
+            _panels[N](
+                xp,
+                ap,
+                bp.unsafe_offset(p1 * step),
+                y2,
+                n2,
+                s,
+                max(low, p1) - p1,
+                max(high, p1) - p1,
+                NONE,
+                xp,
+                NONE,
+            )
+
+        sync_parallelize(task, tasks)
+        _ = left^
+
+
+@extensibility.register("tmb_packed_matmul_gated")
+struct PackedMatmulGated[columns: Int]:
+    """`activation(x @ gate) * (x @ up)`; their panels alternate."""
+
+    @staticmethod
+    def execute[
+        target: StaticString
+    ](
+        output: OutputTensor[rank=2, ...],
+        x: InputTensor[dtype=output.dtype, rank=2, ...],
+        panels: InputTensor[dtype=output.dtype, rank=3, ...],
+        how: InputTensor[dtype=DType.int64, rank=1, ...],
+        ctx: DeviceContext,
+    ) raises where output.dtype.is_floating_point():
+        host_only["tmb_packed_matmul_gated", target]()
+        comptime T = output.dtype
+        comptime W = simd_width_of[T]()
+        comptime N = Self.columns
+        var s = Sizes.of(x.dim_size(0), x.dim_size(1), panels.dim_size(1))
+        var n = output.dim_size(1)
+        var count = panels.dim_size(0) // 2
+        var xp = x.unsafe_ptr()
+        var bp = panels.unsafe_ptr()
+        var yp = output.unsafe_ptr()
+        var activation = Int(how.unsafe_ptr()[unsafe_offset=0])
+        var tasks = s.tasks(count, 2 * n)
+        var left = List[Scalar[T]](unsafe_uninit_length=s.interleaved())
+        var ap = left.unsafe_ptr()
+        _interleave_all(ap, xp, s)
+
+        def task(t: Int) {ap, xp, bp, yp, n, s, count, tasks, activation}:
             var scratch = List[Scalar[T]](unsafe_uninit_length=ROWS_TOGETHER * N)
+            var gated = List[Scalar[T]](unsafe_uninit_length=ROWS_TOGETHER * N)
             var sums = scratch.unsafe_ptr()
-            for block in range(0, m, ROWS_TOGETHER):
-                var rows = min(m - block, ROWS_TOGETHER)
+            var gates = gated.unsafe_ptr()
+            for block in range(0, s.m, ROWS_TOGETHER):
+                var rows = min(s.m - block, ROWS_TOGETHER)
                 for p in range(count * t // tasks, count * (t + 1) // tasks):
-                    var to = yp.unsafe_offset(block * n + p * N)
-                    var columns = min(N, n - p * N)
-                    for start in range(0, k, DEPTH):
-                        var depth = min(DEPTH, k - start)
-                        var a = ap.unsafe_offset(start * tiles * TILE + block * depth)
-                        var panel = bp.unsafe_offset((p * k + start) * N)
-                        if columns == N:
-                            multiply[True, N // W, W, T, fetches=True](
-                                rows, a, depth, depth, panel, to, n, start > 0
-                            )
-                        else:
-                            multiply[True, N // W, W, T, fetches=True](
-                                rows, a, depth, depth, panel, sums, N, start > 0
-                            )
-                    if columns < N:
-                        for r in range(rows):
-                            for c in range(columns):
-                                to[unsafe_offset = r * n + c] = sums[unsafe_offset = r * N + c]
-            _ = scratch^  # must outlive the pointer into it
+                    var gate = bp.unsafe_offset(2 * p * s.lines * N)
+                    var up = gate.unsafe_offset(s.lines * N)
+                    var biased = s.lines > s.k
+                    _panel[N, W](xp, ap, gate, s, block, rows, sums)
+                    finish[N, W](
+                        activation,
+                        rows,
+                        N,
+                        sums,
+                        gate.unsafe_offset(s.k * N),
+                        biased,
+                        xp,
+                        0,
+                        NONE,
+                        gates,
+                        N,
+                    )
+                    _panel[N, W](xp, ap, up, s, block, rows, sums)
+                    finish[N, W](
+                        NONE,
+                        rows,
+                        min(N, n - p * N),
+                        sums,
+                        up.unsafe_offset(s.k * N),
+                        biased,
+                        gates,
+                        N,
+                        MULTIPLY,
+                        yp.unsafe_offset(block * n + p * N),
+                        n,
+                    )
+            _ = scratch^  # must outlive the pointers into them
+            _ = gated^
 
-        if copiers == 1:
-            copy(0)
-        else:
-            sync_parallelize(copy, copiers)
         sync_parallelize(task, tasks)
         _ = left^

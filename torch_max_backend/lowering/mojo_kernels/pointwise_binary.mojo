@@ -6,7 +6,7 @@ Floats arrive as float32 or float64, but for nextafter: the lowerings widen 16-b
 import extensibility
 from std.math import copysign
 
-from .math import activation, arithmetic, trigonometric
+from .math import activation, arithmetic, positions, trigonometric
 from .pointwise_traits import Binary, FloatBinary
 
 
@@ -105,6 +105,11 @@ struct Nextafter(FloatBinary):
     comptime function = arithmetic.nextafter
 
 
+@extensibility.register("tmb_position")
+struct Position(Binary):
+    comptime function = positions.position
+
+
 @extensibility.register("tmb_pow")
 struct Pow(Binary):
     comptime function = arithmetic.pow
@@ -123,6 +128,11 @@ struct SiluBackward(FloatBinary):
 @extensibility.register("tmb_trunc_divide")
 struct TruncDivide(Binary):
     comptime function = arithmetic.trunc_divide
+
+
+@extensibility.register("tmb_wrapped_position")
+struct WrappedPosition(Binary):
+    comptime function = positions.wrapped_position
 
 
 @extensibility.register("tmb_xlog1py")

@@ -7,10 +7,10 @@ stride, padding, dilation (three each), then two flags that each kernel describe
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from std.utils.numerics import isnan, min_or_neg_inf
 
+from .launch import each
 from .lines import wide
 
 
@@ -28,14 +28,16 @@ struct _Volume(ImplicitlyCopyable, TrivialRegisterPassable):
 
 
 comptime _Window = SIMD[DType.int64, 16]
-"""The numbers of a window; adaptive windows have none."""
+"""The numbers of a window; adaptive windows have none, and read none from memory."""
 
 
 @always_inline
-def _read(numbers: Pointer[Int64, _]) -> _Window:
+def _read[N: DType, //, adaptive: Bool](numbers: Pointer[Scalar[N], _]) -> _Window:
+    """The window; called where it is used, because the host cannot read a GPU's memory."""
     var window = _Window(0)
-    for i in range(14):
-        window[i] = numbers[unsafe_offset=i]
+    comptime if not adaptive:
+        for i in range(14):
+            window[i] = numbers[unsafe_offset=i].cast[DType.int64]()
     return window
 
 
@@ -76,42 +78,45 @@ def _span[
 
 @always_inline
 def _max_pool[
-    adaptive: Bool, T: DType
+    T: DType, N: DType, //, adaptive: Bool, target: StaticString
 ](
     yp: Pointer[mut=True, Scalar[T], _],
     ip: Pointer[mut=True, Int64, _],
     xp: Pointer[Scalar[T], _],
-    window: _Window,
+    numbers: Pointer[Scalar[N], _],
     outer: _Volume,
     inner: _Volume,
     planes: Int,
-):
+    ctx: DeviceContext,
+) raises:
     """The maximum and its position in the plane: the last NaN, else the first maximum."""
 
-    def task(plane: Int) {yp, ip, xp, window, outer, inner}:
-        var x = xp.unsafe_offset(plane * inner.count())
-        var at = plane * outer.count()
-        for od in range(outer.depth):
-            var d = _span[adaptive](od, outer.depth, inner.depth, window, 0)
-            for oh in range(outer.height):
-                var h = _span[adaptive](oh, outer.height, inner.height, window, 1)
-                for ow in range(outer.width):
-                    var w = _span[adaptive](ow, outer.width, inner.width, window, 2)
-                    var best = min_or_neg_inf[T]()
-                    var place = (d.first * inner.height + h.first) * inner.width + w.first
-                    for i in range(d.first, d.end, d.step):
-                        for j in range(h.first, h.end, h.step):
-                            var row = (i * inner.height + j) * inner.width
-                            for c in range(w.first, w.end, w.step):
-                                var value = x[unsafe_offset = row + c]
-                                if value > best or isnan(value):
-                                    best = value
-                                    place = row + c
-                    yp[unsafe_offset=at] = best
-                    ip[unsafe_offset=at] = Int64(place)
-                    at += 1
+    @always_inline
+    def line(r: Int) {yp, ip, xp, numbers, outer, inner}:
+        var window = _read[adaptive](numbers)
+        var x = xp.unsafe_offset(r // (outer.depth * outer.height) * inner.count())
+        var at = r * outer.width
+        var d = _span[adaptive](
+            r // outer.height % outer.depth, outer.depth, inner.depth, window, 0
+        )
+        var h = _span[adaptive](r % outer.height, outer.height, inner.height, window, 1)
+        for ow in range(outer.width):
+            var w = _span[adaptive](ow, outer.width, inner.width, window, 2)
+            var best = min_or_neg_inf[T]()
+            var place = (d.first * inner.height + h.first) * inner.width + w.first
+            for i in range(d.first, d.end, d.step):
+                for j in range(h.first, h.end, h.step):
+                    var row = (i * inner.height + j) * inner.width
+                    for c in range(w.first, w.end, w.step):
+                        var value = x[unsafe_offset = row + c]
+                        if value > best or isnan(value):
+                            best = value
+                            place = row + c
+            yp[unsafe_offset=at] = best
+            ip[unsafe_offset=at] = Int64(place)
+            at += 1
 
-    sync_parallelize(task, planes)
+    each[target](planes * outer.depth * outer.height, planes, line, ctx)
 
 
 @always_inline
@@ -127,57 +132,63 @@ def _divisor[adaptive: Bool](d: _Span, h: _Span, w: _Span, window: _Window) -> I
 
 @always_inline
 def _avg_pool[
-    adaptive: Bool, T: DType
+    T: DType, N: DType, //, adaptive: Bool, target: StaticString
 ](
     yp: Pointer[mut=True, Scalar[T], _],
     xp: Pointer[Scalar[T], _],
-    window: _Window,
+    numbers: Pointer[Scalar[N], _],
     outer: _Volume,
     inner: _Volume,
     planes: Int,
-):
+    ctx: DeviceContext,
+) raises:
     """Mean of each window."""
     comptime C = wide(T)
 
-    def task(plane: Int) {yp, xp, window, outer, inner}:
-        var x = xp.unsafe_offset(plane * inner.count())
-        var at = plane * outer.count()
-        for od in range(outer.depth):
-            var d = _span[adaptive](od, outer.depth, inner.depth, window, 0)
-            for oh in range(outer.height):
-                var h = _span[adaptive](oh, outer.height, inner.height, window, 1)
-                for ow in range(outer.width):
-                    var w = _span[adaptive](ow, outer.width, inner.width, window, 2)
-                    var total = Scalar[C](0)
-                    for i in range(d.first, d.end):
-                        for j in range(h.first, h.end):
-                            var row = (i * inner.height + j) * inner.width
-                            for c in range(row + w.first, row + w.end):
-                                total += x[unsafe_offset=c].cast[C]()
-                    if d.first >= d.end or h.first >= h.end or w.first >= w.end:
-                        yp[unsafe_offset=at] = Scalar[T](0)
-                    else:
-                        var count = Scalar[C](_divisor[adaptive](d, h, w, window))
-                        yp[unsafe_offset=at] = (total / count).cast[T]()
-                    at += 1
+    @always_inline
+    def line(r: Int) {yp, xp, numbers, outer, inner}:
+        var window = _read[adaptive](numbers)
+        var x = xp.unsafe_offset(r // (outer.depth * outer.height) * inner.count())
+        var at = r * outer.width
+        var d = _span[adaptive](
+            r // outer.height % outer.depth, outer.depth, inner.depth, window, 0
+        )
+        var h = _span[adaptive](r % outer.height, outer.height, inner.height, window, 1)
+        for ow in range(outer.width):
+            var w = _span[adaptive](ow, outer.width, inner.width, window, 2)
+            var total = Scalar[C](0)
+            for i in range(d.first, d.end):
+                for j in range(h.first, h.end):
+                    var row = (i * inner.height + j) * inner.width
+                    for c in range(row + w.first, row + w.end):
+                        total += x[unsafe_offset=c].cast[C]()
+            if d.first >= d.end or h.first >= h.end or w.first >= w.end:
+                yp[unsafe_offset=at] = Scalar[T](0)
+            else:
+                var count = Scalar[C](_divisor[adaptive](d, h, w, window))
+                yp[unsafe_offset=at] = (total / count).cast[T]()
+            at += 1
 
-    sync_parallelize(task, planes)
+    each[target](planes * outer.depth * outer.height, planes, line, ctx)
 
 
 @always_inline
 def _avg_pool_backward[
-    adaptive: Bool, T: DType
+    T: DType, N: DType, //, adaptive: Bool, target: StaticString
 ](
     yp: Pointer[mut=True, Scalar[T], _],
     gp: Pointer[Scalar[T], _],
-    window: _Window,
+    numbers: Pointer[Scalar[N], _],
     outer: _Volume,
     inner: _Volume,
     planes: Int,
-):
+    ctx: DeviceContext,
+) raises:
     """Spreads each gradient over its window."""
 
-    def task(plane: Int) {yp, gp, window, outer, inner}:
+    @always_inline
+    def plane_of(plane: Int) {yp, gp, numbers, outer, inner}:
+        var window = _read[adaptive](numbers)
         var y = yp.unsafe_offset(plane * inner.count())
         for i in range(inner.count()):
             y[unsafe_offset=i] = Scalar[T](0)
@@ -197,7 +208,7 @@ def _avg_pool_backward[
                                 y[unsafe_offset=c] = y[unsafe_offset=c] + share
                     at += 1
 
-    sync_parallelize(task, planes)
+    each[target](planes, planes, plane_of, ctx)
 
 
 @extensibility.register("tmb_max_pool")
@@ -214,14 +225,15 @@ struct MaxPool:
         window: InputTensor[dtype=DType.int64, rank=1, ...],
         ctx: DeviceContext,
     ) raises:
-        _max_pool[False](
+        _max_pool[False, target](
             output.unsafe_ptr(),
             indices.unsafe_ptr(),
             x.unsafe_ptr(),
-            _read(window.unsafe_ptr()),
+            window.unsafe_ptr(),
             _Volume(output.dim_size(1), output.dim_size(2), output.dim_size(3)),
             _Volume(x.dim_size(1), x.dim_size(2), x.dim_size(3)),
             output.dim_size(0),
+            ctx,
         )
 
 
@@ -238,14 +250,15 @@ struct AdaptiveMaxPool:
         x: InputTensor[dtype=output.dtype, rank=4, ...],
         ctx: DeviceContext,
     ) raises:
-        _max_pool[True](
+        _max_pool[True, target](
             output.unsafe_ptr(),
             indices.unsafe_ptr(),
             x.unsafe_ptr(),
-            _Window(0),
+            x.unsafe_ptr(),
             _Volume(output.dim_size(1), output.dim_size(2), output.dim_size(3)),
             _Volume(x.dim_size(1), x.dim_size(2), x.dim_size(3)),
             output.dim_size(0),
+            ctx,
         )
 
 
@@ -270,7 +283,8 @@ struct MaxPoolBackward:
         var ip = indices.unsafe_ptr()
         comptime dtype = output.dtype
 
-        def task(plane: Int) {op, gp, ip, elements, count}:
+        @always_inline
+        def plane_of(plane: Int) {op, gp, ip, elements, count}:
             var o = op.unsafe_offset(plane * elements)
             for i in range(elements):
                 o[unsafe_offset=i] = Scalar[dtype](0)
@@ -278,7 +292,7 @@ struct MaxPoolBackward:
                 var place = Int(ip[unsafe_offset=i])
                 o[unsafe_offset=place] = o[unsafe_offset=place] + gp[unsafe_offset=i]
 
-        sync_parallelize(task, planes)
+        each[target](planes, planes, plane_of, ctx)
 
 
 @extensibility.register("tmb_avg_pool")
@@ -294,13 +308,14 @@ struct AvgPool:
         window: InputTensor[dtype=DType.int64, rank=1, ...],
         ctx: DeviceContext,
     ) raises:
-        _avg_pool[False](
+        _avg_pool[False, target](
             output.unsafe_ptr(),
             x.unsafe_ptr(),
-            _read(window.unsafe_ptr()),
+            window.unsafe_ptr(),
             _Volume(output.dim_size(1), output.dim_size(2), output.dim_size(3)),
             _Volume(x.dim_size(1), x.dim_size(2), x.dim_size(3)),
             output.dim_size(0),
+            ctx,
         )
 
 
@@ -316,13 +331,14 @@ struct AdaptiveAvgPool:
         x: InputTensor[dtype=output.dtype, rank=4, ...],
         ctx: DeviceContext,
     ) raises:
-        _avg_pool[True](
+        _avg_pool[True, target](
             output.unsafe_ptr(),
             x.unsafe_ptr(),
-            _Window(0),
+            x.unsafe_ptr(),
             _Volume(output.dim_size(1), output.dim_size(2), output.dim_size(3)),
             _Volume(x.dim_size(1), x.dim_size(2), x.dim_size(3)),
             output.dim_size(0),
+            ctx,
         )
 
 
@@ -339,13 +355,14 @@ struct AvgPoolBackward:
         window: InputTensor[dtype=DType.int64, rank=1, ...],
         ctx: DeviceContext,
     ) raises:
-        _avg_pool_backward[False](
+        _avg_pool_backward[False, target](
             output.unsafe_ptr(),
             grad.unsafe_ptr(),
-            _read(window.unsafe_ptr()),
+            window.unsafe_ptr(),
             _Volume(grad.dim_size(1), grad.dim_size(2), grad.dim_size(3)),
             _Volume(output.dim_size(1), output.dim_size(2), output.dim_size(3)),
             grad.dim_size(0),
+            ctx,
         )
 
 
@@ -361,11 +378,12 @@ struct AdaptiveAvgPoolBackward:
         grad: InputTensor[dtype=output.dtype, rank=4, ...],
         ctx: DeviceContext,
     ) raises:
-        _avg_pool_backward[True](
+        _avg_pool_backward[True, target](
             output.unsafe_ptr(),
             grad.unsafe_ptr(),
-            _Window(0),
+            grad.unsafe_ptr(),
             _Volume(grad.dim_size(1), grad.dim_size(2), grad.dim_size(3)),
             _Volume(output.dim_size(1), output.dim_size(2), output.dim_size(3)),
             grad.dim_size(0),
+            ctx,
         )

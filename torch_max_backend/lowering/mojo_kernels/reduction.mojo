@@ -2,12 +2,11 @@
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from std.math import isnan
-from std.sys.info import simd_width_of
 from std.utils.numerics import isfinite, nan
 
+from .launch import each, lanes
 from .lines import accumulator, extreme, is_nan, nans, precedes, task_count, wins
 from .math.exponential import exp, log1p
 
@@ -25,7 +24,7 @@ struct AMax[largest: Bool]:
         ctx: DeviceContext,
     ) raises:
         comptime T = output.dtype
-        comptime W = simd_width_of[T]()
+        comptime W = lanes[T, target]()
         var n = x.dim_size(1)
         var inner = x.dim_size(2)
         var outer = x.dim_size(0)
@@ -38,37 +37,36 @@ struct AMax[largest: Bool]:
             var tasks = task_count(outer, n)
 
             @always_inline
-            def rows(t: Int) {xp, yp, n, outer, tasks}:
-                for r in range(outer * t // tasks, outer * (t + 1) // tasks):
-                    var p = xp.unsafe_offset(r * n)
-                    var best = p[unsafe_offset=0]
-                    var bad = is_nan(best)
-                    var j = 0
-                    if n >= W:
-                        var acc = p.unsafe_load[width=W]()
-                        var bads = nans(acc)
-                        j = W
-                        while j + W <= n:
-                            var v = p.unsafe_offset(j).unsafe_load[width=W]()
-                            bads = bads | nans(v)
-                            acc = extreme[Self.largest](acc, v)
-                            j += W
-                        bad = bads.reduce_or()
-                        comptime if Self.largest:
-                            best = acc.reduce_max()
-                        else:
-                            best = acc.reduce_min()
-                    while j < n:
-                        var v = p[unsafe_offset=j]
-                        bad = bad or is_nan(v)
-                        best = extreme[Self.largest](best, v)
-                        j += 1
-                    comptime if T.is_floating_point():
-                        if bad:
-                            best = nan[T]()
-                    yp[unsafe_offset=r] = best
+            def row(r: Int) {xp, yp, n}:
+                var p = xp.unsafe_offset(r * n)
+                var best = p[unsafe_offset=0]
+                var bad = is_nan(best)
+                var j = 0
+                if n >= W:
+                    var acc = p.unsafe_load[width=W]()
+                    var bads = nans(acc)
+                    j = W
+                    while j + W <= n:
+                        var v = p.unsafe_offset(j).unsafe_load[width=W]()
+                        bads = bads | nans(v)
+                        acc = extreme[Self.largest](acc, v)
+                        j += W
+                    bad = bads.reduce_or()
+                    comptime if Self.largest:
+                        best = acc.reduce_max()
+                    else:
+                        best = acc.reduce_min()
+                while j < n:
+                    var v = p[unsafe_offset=j]
+                    bad = bad or is_nan(v)
+                    best = extreme[Self.largest](best, v)
+                    j += 1
+                comptime if T.is_floating_point():
+                    if bad:
+                        best = nan[T]()
+                yp[unsafe_offset=r] = best
 
-            sync_parallelize(rows, tasks)
+            each[target](outer, tasks, row, ctx)
             return
 
         var blocks = (inner + W - 1) // W
@@ -76,7 +74,7 @@ struct AMax[largest: Bool]:
         var tasks = task_count(total, n * W)
 
         @always_inline
-        def columns(t: Int) {xp, yp, n, inner, blocks, total, tasks}:
+        def block(b: Int) {xp, yp, n, inner, blocks}:
             @always_inline
             def column[width: Int](o: Int, i: Int) {xp, yp, n, inner}:
                 var p = xp.unsafe_offset(o * n * inner + i)
@@ -90,15 +88,14 @@ struct AMax[largest: Bool]:
                     acc = bads.select(SIMD[T, width](nan[T]()), acc)
                 yp.unsafe_offset(o * inner + i).unsafe_store(acc)
 
-            for b in range(total * t // tasks, total * (t + 1) // tasks):
-                var i = (b % blocks) * W
-                if i + W <= inner:
-                    column[W](b // blocks, i)
-                else:
-                    for c in range(i, inner):
-                        column[1](b // blocks, c)
+            var i = (b % blocks) * W
+            if i + W <= inner:
+                column[W](b // blocks, i)
+            else:
+                for c in range(i, inner):
+                    column[1](b // blocks, c)
 
-        sync_parallelize(columns, tasks)
+        each[target](total, tasks, block, ctx)
 
 
 @extensibility.register("tmb_extremum")
@@ -125,20 +122,19 @@ struct Extremum[largest: Bool]:
         var tasks = task_count(lines, n)
 
         @always_inline
-        def task(t: Int) {xp, vp, ip, n, inner, lines, tasks}:
-            for r in range(lines * t // tasks, lines * (t + 1) // tasks):
-                var p = xp.unsafe_offset(r // inner * n * inner + r % inner)
-                var best = p[unsafe_offset=0]
-                var where = 0
-                for j in range(1, n):
-                    var v = p[unsafe_offset = j * inner]
-                    if wins[Self.largest](v, best):
-                        best = v
-                        where = j
-                vp[unsafe_offset=r] = best
-                ip[unsafe_offset=r] = Int64(where)
+        def line(r: Int) {xp, vp, ip, n, inner}:
+            var p = xp.unsafe_offset(r // inner * n * inner + r % inner)
+            var best = p[unsafe_offset=0]
+            var where = 0
+            for j in range(1, n):
+                var v = p[unsafe_offset = j * inner]
+                if wins[Self.largest](v, best):
+                    best = v
+                    where = j
+            vp[unsafe_offset=r] = best
+            ip[unsafe_offset=r] = Int64(where)
 
-        sync_parallelize(task, tasks)
+        each[target](lines, tasks, line, ctx)
 
 
 @extensibility.register("tmb_cumulative_extremum")
@@ -165,20 +161,19 @@ struct CumulativeExtremum[largest: Bool]:
         var tasks = task_count(lines, n)
 
         @always_inline
-        def task(t: Int) {xp, vp, ip, n, inner, lines, tasks}:
-            for r in range(lines * t // tasks, lines * (t + 1) // tasks):
-                var base = r // inner * n * inner + r % inner
-                var best = xp[unsafe_offset=base]
-                var where = 0
-                for j in range(n):
-                    var v = xp[unsafe_offset = base + j * inner]
-                    if is_nan(v) or not (is_nan(best) or precedes[Self.largest](best, v)):
-                        best = v
-                        where = j
-                    vp[unsafe_offset = base + j * inner] = best
-                    ip[unsafe_offset = base + j * inner] = Int64(where)
+        def line(r: Int) {xp, vp, ip, n, inner}:
+            var base = r // inner * n * inner + r % inner
+            var best = xp[unsafe_offset=base]
+            var where = 0
+            for j in range(n):
+                var v = xp[unsafe_offset = base + j * inner]
+                if is_nan(v) or not (is_nan(best) or precedes[Self.largest](best, v)):
+                    best = v
+                    where = j
+                vp[unsafe_offset = base + j * inner] = best
+                ip[unsafe_offset = base + j * inner] = Int64(where)
 
-        sync_parallelize(task, tasks)
+        each[target](lines, tasks, line, ctx)
 
 
 comptime SUM = 0
@@ -209,24 +204,23 @@ struct Scan[kind: Int]:
         var tasks = task_count(lines, n)
 
         @always_inline
-        def task(t: Int) {xp, yp, n, inner, lines, tasks}:
-            for r in range(lines * t // tasks, lines * (t + 1) // tasks):
-                var base = r // inner * n * inner + r % inner
-                var total = xp[unsafe_offset=base].cast[A]()
-                yp[unsafe_offset=base] = total.cast[T]()
-                for j in range(1, n):
-                    var v = xp[unsafe_offset = base + j * inner].cast[A]()
-                    comptime if Self.kind == SUM:
-                        total += v
-                    elif Self.kind == PRODUCT:
-                        total *= v
-                    elif A.is_floating_point():
-                        if isnan(v) or isnan(total):
-                            total = nan[A]()
-                        elif isfinite(v) or v != total:
-                            var low = min(v, total)
-                            var high = max(v, total)
-                            total = high + log1p(exp(low - high))
-                    yp[unsafe_offset = base + j * inner] = total.cast[T]()
+        def line(r: Int) {xp, yp, n, inner}:
+            var base = r // inner * n * inner + r % inner
+            var total = xp[unsafe_offset=base].cast[A]()
+            yp[unsafe_offset=base] = total.cast[T]()
+            for j in range(1, n):
+                var v = xp[unsafe_offset = base + j * inner].cast[A]()
+                comptime if Self.kind == SUM:
+                    total += v
+                elif Self.kind == PRODUCT:
+                    total *= v
+                elif A.is_floating_point():
+                    if isnan(v) or isnan(total):
+                        total = nan[A]()
+                    elif isfinite(v) or v != total:
+                        var low = min(v, total)
+                        var high = max(v, total)
+                        total = high + log1p(exp(low - high))
+                yp[unsafe_offset = base + j * inner] = total.cast[T]()
 
-        sync_parallelize(task, tasks)
+        each[target](lines, tasks, line, ctx)

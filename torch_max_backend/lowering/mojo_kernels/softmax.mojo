@@ -2,11 +2,10 @@
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
-from std.sys.info import simd_width_of
 from std.utils.numerics import inf, isfinite, nan
 
+from .launch import each, lanes
 from .lines import exp_of, is_nan, log_of, nans, task_count, wide
 
 
@@ -25,7 +24,7 @@ struct Softmax[logarithm: Bool]:
         comptime T = x.dtype
         comptime C = wide(T)
         comptime Y = output.dtype
-        comptime W = simd_width_of[C]()
+        comptime W = lanes[C, target]()
         var n = x.dim_size(1)
         var inner = x.dim_size(2)
         var outer = x.dim_size(0)
@@ -38,79 +37,78 @@ struct Softmax[logarithm: Bool]:
             var tasks = task_count(outer, n * 4)
 
             @always_inline
-            def rows(t: Int) {xp, yp, n, outer, tasks}:
-                for r in range(outer * t // tasks, outer * (t + 1) // tasks):
-                    var p = xp.unsafe_offset(r * n)
-                    var q = yp.unsafe_offset(r * n)
-                    var bads = SIMD[DType.bool, W](fill=False)
-                    var tops = SIMD[C, W](-inf[C]())
-                    var j = 0
-                    while j + W <= n:
-                        var v = p.unsafe_offset(j).unsafe_load[width=W]().cast[C]()
-                        bads = bads | nans(v)
-                        tops = max(tops, v)
-                        j += W
-                    var bad = bads.reduce_or()
-                    var top = tops.reduce_max()
-                    while j < n:
-                        var v = p[unsafe_offset=j].cast[C]()
-                        bad = bad or is_nan(v)
-                        top = max(top, v)
-                        j += 1
-                    if bad or not isfinite(top):
-                        for k in range(n):
-                            q[unsafe_offset=k] = nan[Y]()
-                        continue
-                    var sums = SIMD[C, W](0)
+            def row(r: Int) {xp, yp, n}:
+                var p = xp.unsafe_offset(r * n)
+                var q = yp.unsafe_offset(r * n)
+                var bads = SIMD[DType.bool, W](fill=False)
+                var tops = SIMD[C, W](-inf[C]())
+                var j = 0
+                while j + W <= n:
+                    var v = p.unsafe_offset(j).unsafe_load[width=W]().cast[C]()
+                    bads = bads | nans(v)
+                    tops = max(tops, v)
+                    j += W
+                var bad = bads.reduce_or()
+                var top = tops.reduce_max()
+                while j < n:
+                    var v = p[unsafe_offset=j].cast[C]()
+                    bad = bad or is_nan(v)
+                    top = max(top, v)
+                    j += 1
+                if bad or not isfinite(top):
+                    for k in range(n):
+                        q[unsafe_offset=k] = nan[Y]()
+                    return
+                var sums = SIMD[C, W](0)
+                j = 0
+                while j + W <= n:
+                    var v = p.unsafe_offset(j).unsafe_load[width=W]().cast[C]()
+                    var e = exp_of(v - top)
+                    sums += e
+                    comptime if not Self.logarithm and Y == C:
+                        q.unsafe_offset(j).unsafe_store(e.cast[Y]())
+                    j += W
+                var total = sums.reduce_add()
+                while j < n:
+                    var e = exp_of(p[unsafe_offset=j].cast[C]() - top)
+                    total += e
+                    comptime if not Self.logarithm and Y == C:
+                        q[unsafe_offset=j] = e.cast[Y]()
+                    j += 1
+                comptime if Self.logarithm:
+                    var shift = log_of(total)
                     j = 0
                     while j + W <= n:
                         var v = p.unsafe_offset(j).unsafe_load[width=W]().cast[C]()
-                        var e = exp_of(v - top)
-                        sums += e
-                        comptime if not Self.logarithm and Y == C:
-                            q.unsafe_offset(j).unsafe_store(e.cast[Y]())
+                        q.unsafe_offset(j).unsafe_store((v - top - shift).cast[Y]())
                         j += W
-                    var total = sums.reduce_add()
                     while j < n:
-                        var e = exp_of(p[unsafe_offset=j].cast[C]() - top)
-                        total += e
-                        comptime if not Self.logarithm and Y == C:
-                            q[unsafe_offset=j] = e.cast[Y]()
+                        var v = p[unsafe_offset=j].cast[C]()
+                        q[unsafe_offset=j] = (v - top - shift).cast[Y]()
                         j += 1
-                    comptime if Self.logarithm:
-                        var shift = log_of(total)
-                        j = 0
-                        while j + W <= n:
-                            var v = p.unsafe_offset(j).unsafe_load[width=W]().cast[C]()
-                            q.unsafe_offset(j).unsafe_store((v - top - shift).cast[Y]())
-                            j += W
-                        while j < n:
-                            var v = p[unsafe_offset=j].cast[C]()
-                            q[unsafe_offset=j] = (v - top - shift).cast[Y]()
-                            j += 1
-                    elif Y == C:
-                        var factor = 1 / total
-                        j = 0
-                        while j + W <= n:
-                            var e = q.unsafe_offset(j).unsafe_load[width=W]()
-                            q.unsafe_offset(j).unsafe_store(e * factor.cast[Y]())
-                            j += W
-                        while j < n:
-                            q[unsafe_offset=j] = q[unsafe_offset=j] * factor.cast[Y]()
-                            j += 1
-                    else:
-                        var factor = 1 / total
-                        j = 0
-                        while j + W <= n:
-                            var v = p.unsafe_offset(j).unsafe_load[width=W]().cast[C]()
-                            q.unsafe_offset(j).unsafe_store((exp_of(v - top) * factor).cast[Y]())
-                            j += W
-                        while j < n:
-                            var v = p[unsafe_offset=j].cast[C]()
-                            q[unsafe_offset=j] = (exp_of(v - top) * factor).cast[Y]()
-                            j += 1
+                elif Y == C:
+                    var factor = 1 / total
+                    j = 0
+                    while j + W <= n:
+                        var e = q.unsafe_offset(j).unsafe_load[width=W]()
+                        q.unsafe_offset(j).unsafe_store(e * factor.cast[Y]())
+                        j += W
+                    while j < n:
+                        q[unsafe_offset=j] = q[unsafe_offset=j] * factor.cast[Y]()
+                        j += 1
+                else:
+                    var factor = 1 / total
+                    j = 0
+                    while j + W <= n:
+                        var v = p.unsafe_offset(j).unsafe_load[width=W]().cast[C]()
+                        q.unsafe_offset(j).unsafe_store((exp_of(v - top) * factor).cast[Y]())
+                        j += W
+                    while j < n:
+                        var v = p[unsafe_offset=j].cast[C]()
+                        q[unsafe_offset=j] = (exp_of(v - top) * factor).cast[Y]()
+                        j += 1
 
-            sync_parallelize(rows, tasks)
+            each[target](outer, tasks, row, ctx)
             return
 
         var blocks = (inner + W - 1) // W
@@ -118,7 +116,7 @@ struct Softmax[logarithm: Bool]:
         var tasks = task_count(total_blocks, n * W * 4)
 
         @always_inline
-        def columns(t: Int) {xp, yp, n, inner, blocks, total_blocks, tasks}:
+        def block(b: Int) {xp, yp, n, inner, blocks}:
             @always_inline
             def column[width: Int](base: Int) {xp, yp, n, inner}:
                 var p = xp.unsafe_offset(base)
@@ -143,13 +141,12 @@ struct Softmax[logarithm: Bool]:
                     y = bads.select(SIMD[C, width](nan[C]()), y)
                     q.unsafe_offset(j * inner).unsafe_store(y.cast[Y]())
 
-            for b in range(total_blocks * t // tasks, total_blocks * (t + 1) // tasks):
-                var i = (b % blocks) * W
-                var base = b // blocks * n * inner + i
-                if i + W <= inner:
-                    column[W](base)
-                else:
-                    for c in range(inner - i):
-                        column[1](base + c)
+            var i = (b % blocks) * W
+            var base = b // blocks * n * inner + i
+            if i + W <= inner:
+                column[W](base)
+            else:
+                for c in range(inner - i):
+                    column[1](base + c)
 
-        sync_parallelize(columns, tasks)
+        each[target](total_blocks, tasks, block, ctx)

@@ -1,19 +1,19 @@
 """The inner loop of every product: rows of a left operand times a panel of the right one.
 
 A panel has the columns of two vectors. A depth of it stays in the L1 cache for all rows of a block,
-six at a time: with two vectors these fill the registers of an x86 core.
+some at a time: with two vectors these fill the registers of an x86 core.
 """
 
-from std.sys.info import size_of
+from std.sys.info import simd_width_of, size_of
 from std.sys.intrinsics import PrefetchOptions, prefetch
 
-comptime TILE = 6
-"""Rows of a tile."""
+comptime TILE = 12 if simd_width_of[DType.float32]() >= 16 else 6
+"""Rows of a tile: AVX-512 has 32 registers, AVX2 has 16."""
 
 comptime DEPTH = 256
 """The depth of a panel that is used at once, with its own sum: long sums lose digits."""
 
-comptime ROWS_TOGETHER = 42 * TILE
+comptime ROWS_TOGETHER = 252
 """Rows of a block: a depth of their left operand stays in the L2 cache for all panels."""
 
 comptime GRAIN = 384 * 1024
@@ -98,17 +98,22 @@ def multiply[
             more,
         )
         r += TILE
-    comptime for rest in range(1, TILE):
-        if rows - r == rest:
-            _tile[rest, interleaved, V, W, T](
-                a.unsafe_offset(r * stride),
-                stride,
-                depth,
-                panel,
-                to.unsafe_offset(r * to_stride),
-                to_stride,
-                more,
-            )
+    comptime for size in [8, 4, 2, 1]:
+        comptime if size < TILE:
+            if rows - r >= size:
+                var at = r * stride
+                comptime if interleaved:
+                    at = r // TILE * TILE * stride + r % TILE
+                _tile[size, interleaved, V, W, T](
+                    a.unsafe_offset(at),
+                    stride,
+                    depth,
+                    panel,
+                    to.unsafe_offset(r * to_stride),
+                    to_stride,
+                    more,
+                )
+                r += size
 
 
 def multiply_all[

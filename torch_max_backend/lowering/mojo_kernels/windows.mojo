@@ -6,8 +6,9 @@ padding, stride; two each), so that all windows share one compiled kernel.
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
+
+from .launch import each
 
 
 @extensibility.register("tmb_col2im")
@@ -31,7 +32,8 @@ struct Col2Im:
         var w = window.unsafe_ptr()
         comptime dtype = output.dtype
 
-        def task(plane: Int) {cp, op, w, height, width, windows}:
+        @always_inline
+        def sum_plane(plane: Int) {cp, op, w, height, width, windows}:
             var kh = Int(w[unsafe_offset=0])
             var kw = Int(w[unsafe_offset=1])
             var dh = Int(w[unsafe_offset=2])
@@ -61,4 +63,4 @@ struct Col2Im:
                                     unsafe_offset = row * cols + col
                                 ]
 
-        sync_parallelize(task, output.dim_size(0))
+        each[target](output.dim_size(0), output.dim_size(0), sum_plane, ctx)

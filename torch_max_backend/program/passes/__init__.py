@@ -15,12 +15,18 @@ from torch_max_backend.program import verify
 from torch_max_backend.program.passes import (
     fill_uniform,
     fold_constants,
+    fuse_cross_entropy,
+    fuse_epilogues,
     fuse_gelu,
     fuse_rms_norm,
-    group_matvecs,
+    fuse_updates,
+    group_products,
     image_programs,
     pack_weights,
+    read_transposed,
     remove_dead_calls,
+    share_heads,
+    write_in_place,
 )
 from torch_max_backend.program.program import Kind, Program
 
@@ -56,22 +62,44 @@ PIPELINE: tuple[Pass, ...] = (
     Pass(remove_dead_calls.remove_dead_calls),
     Pass(fill_uniform.fill_uniform),
     Pass(fold_constants.fold_constants),
+    Pass(fuse_cross_entropy.fuse_cross_entropy),
     Pass(fuse_rms_norm.fuse_rms_norm, _INFERENCE),
     Pass(fuse_gelu.fuse_gelu, _INFERENCE),
+    Pass(share_heads.share_heads, _INFERENCE),
+    Pass(write_in_place.write_in_place, _INFERENCE),
+    Pass(fuse_updates.fuse_updates, _INFERENCE),
     Pass(image_programs.image_programs, _INFERENCE, _packing),
     Pass(pack_weights.pack_weights, _INFERENCE, _packing),
-    Pass(group_matvecs.group_matvecs, _INFERENCE, _packing),
+    Pass(group_products.group_products, _INFERENCE, _packing),
+    Pass(fuse_epilogues.fuse_epilogues, _INFERENCE, _packing),
+    Pass(read_transposed.read_transposed),
 )
 
 
-def run(program: Program, kind: Kind, options: Options) -> Program:
-    """`program` after every pass that applies to graphs of its kind under `options`."""
+@dataclass(frozen=True)
+class Step:
+    """What a pass did to a program."""
+
+    name: str
+    before: Program
+    after: Program
+
+
+def run(program: Program, kind: Kind, options: Options, steps: list[Step] | None = None) -> Program:
+    """`program` after every pass that applies to graphs of its kind under `options`.
+
+    The passes that change it are appended to `steps`.
+    """
     verified = verify.is_wanted()
     if verified:
         verify.verify(program, "the import")
     for item in PIPELINE:
         if item.applies(kind, options):
             before, program = program, item.run(program)
-            if verified and program is not before:
+            if program is before:
+                continue
+            if verified:
                 verify.verify(program, item.name, before)
+            if steps is not None:
+                steps.append(Step(item.name, before, program))
     return program

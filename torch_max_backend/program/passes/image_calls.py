@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import sympy
 import torch
 
 from torch_max_backend.program.passes.pack_weights import is_transpose
@@ -28,16 +29,6 @@ class Form:
 
 
 FIRST = Form()
-
-
-def _is_image(spec: TensorSpec | None) -> bool:
-    return (
-        spec is not None
-        and spec.dtype is torch.float32
-        and spec.device.type == "cpu"
-        and len(spec.shape) == 4
-        and all(isinstance(size, int) and size > 0 for size in spec.shape)
-    )
 
 
 def pair(values: Any) -> tuple[int, int]:
@@ -82,7 +73,17 @@ class ImageCalls:
         }
         """Parameters by the calls that transpose them: the weights of linear layers."""
         self.forms: dict[str, Form] = {}
+        self.batch = self._batch()
         self.inside = self._choose()
+
+    def _batch(self) -> sympy.Expr | None:
+        """The number of images if it is a symbol: that of the first convolution."""
+        convolutions = (c for c in self.program.calls if c.op is aten.convolution.default)
+        for call in convolutions:
+            spec = self.spec(call.args[0])
+            if spec is not None and not isinstance(spec.shape[0], int):
+                return spec.shape[0]
+        return None
 
     def _choose(self) -> set[str]:
         for call in self.program.calls:
@@ -127,7 +128,13 @@ class ImageCalls:
             return False
         if self.forms.get(value.name, FIRST) != FIRST:
             return True
-        return _is_image(self.spec(value))
+        spec = self.spec(value)
+        if spec is None or spec.dtype is not torch.float32 or len(spec.shape) != 4:
+            return False
+        known = spec.shape if self.batch is None else spec.shape[1:]
+        static = all(isinstance(size, int) and size > 0 for size in known)
+        batch = self.batch is None or spec.shape[0] == self.batch
+        return static and batch and spec.device.type == "cpu"
 
     def _led_by_convolutions(self, names: set[str]) -> set[str]:
         """Those that compute something from a convolution: before it, images lie as they are."""
@@ -300,7 +307,8 @@ class ImageCalls:
         if form.pixels is None or spec is None:
             return None
         n, h, w, c = self.size(call.args[0])
-        return form if spec.shape in ((n, h, w, c), (n * h * w, c)) else None
+        images = n if self.batch is None else self.batch
+        return form if spec.shape in ((images, h, w, c), (images * h * w, c)) else None
 
 
 _FITS: dict[str, Callable[[ImageCalls, Call, Form], Form | None]] = {
@@ -329,8 +337,8 @@ _FITS: dict[str, Callable[[ImageCalls, Call, Form], Form | None]] = {
 
 
 def size_of(spec: TensorSpec, form: Form) -> tuple[int, int, int, int]:
-    """Images, height, width, channels of a value."""
-    shape = [size for size in spec.shape if isinstance(size, int)]
+    """Images, height, width, channels of a value; one image if their number is a symbol."""
+    shape = [size if isinstance(size, int) else 1 for size in spec.shape]
     if form.pixels is not None:
         return (*form.pixels, shape[-1])
     n, c, h, w = shape if len(shape) == 4 else (*shape, 1, 1)

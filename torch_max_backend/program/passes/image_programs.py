@@ -4,15 +4,17 @@ MAX compiles a kernel per size, and every layer of a convolution network has its
 graph around convolutions becomes one call of `torch_max_backend.image_program`, whose kernel reads
 the sizes as numbers.
 
-1. Taken are convolutions and what is computed from their results, on float32 images on the CPU with
-   static sizes, `[n, c, h, w]`: convolutions with parameters as filters, batch norms with fixed
-   statistics, pools, means over the image, concatenations of channels, padding with zeros,
-   pointwise ops; and with the channels as the last dim, layer norms and linear layers.
+1. Taken are convolutions and what is computed from their results, on float32 images on the CPU,
+   `[n, c, h, w]`, of which n may be a symbol: convolutions with parameters as filters, batch norms
+   with fixed statistics, pools, means over the image, concatenations of channels, padding with
+   zeros, pointwise ops; and with the channels as the last dim, layer norms and linear layers.
 2. Calls between which another call stands become programs of their own, one per phase.
 3. A batch norm behind a convolution is folded into its filters. Pointwise ops are applied to what
    the call before them computes, before it is stored, if nobody else reads that.
 4. What is concatenated is computed in its place; padding is a border of zeros around an image.
 5. The memory of an image is used again after its last reader.
+6. If the number of images is a symbol, the program is one for a single image, and its kernel runs
+   it on as many as there are.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any
 
 import torch
 
+from torch_max_backend.program import winograd
 from torch_max_backend.program.image_layout import Draft, Image, Network
 from torch_max_backend.program.image_program import Then, What
 from torch_max_backend.program.image_weights import Channels, Filters, Norm
@@ -35,6 +38,8 @@ from torch_max_backend.program.program import (
     PackedInput,
     Program,
     Ref,
+    Sym,
+    SymSize,
     TensorSpec,
     with_calls,
 )
@@ -76,7 +81,7 @@ class _Region:
 
     def __init__(self, graph: ImageCalls, calls: Sequence[Call], name: str) -> None:
         self.graph = graph
-        self.network = Network(panel_columns())
+        self.network = Network(panel_columns(), any_batch=graph.batch is not None)
         self.sources: list[str] = []
         self.inputs: list[Ref] = []
         self.images: dict[str, Image] = {}
@@ -203,6 +208,9 @@ class _Region:
             if channels is not None:
                 self.network.follow(result, Then.ADD_CHANNELS, channels)
         elif groups == 1:
+            if self._suits_winograd(moves):
+                part = dataclasses.replace(filters, winograd=True)
+                moves = dataclasses.replace(moves, what=What.WINOGRAD, part=part)
             self.network.add(moves)
             if channels is not None:
                 self.network.follow(result, Then.ADD_CHANNELS, channels)
@@ -218,6 +226,12 @@ class _Region:
                 if channels is not None:
                     few = dataclasses.replace(channels, first=group * count, count=count)
                     self.network.follow(some, Then.ADD_CHANNELS, few)
+
+    def _suits_winograd(self, draft: Draft) -> bool:
+        assert draft.source is not None and draft.result is not None
+        n, h, w, outputs = draft.result.size
+        plain = draft.window == (3, 3) and draft.stride == (1, 1) == draft.dilation
+        return plain and winograd.is_worth_it(n * h * w, draft.source.size[3], outputs)
 
     def _add_native_batch_norm_legit_no_training(self, call: Call) -> None:
         x, weight, bias, mean, variance, _, eps = call.args
@@ -368,51 +382,70 @@ class _Region:
         return [call for call in calls if call.name in wanted]
 
     def _finish(self, name: str, source: str | None, outputs: Sequence[Call]) -> None:
+        batch = self.graph.batch
         at = 0
         starts = []
+        stores = []
         for call in outputs:
             image = self.images[call.name]
             n, h, w, c = image.size
             last = self.graph.forms[call.name] != FIRST
-            self.network.add(Draft(What.STORE, None, image, at=at, flag=int(last)))
+            stores.append(Draft(What.STORE, None, image, at=at, flag=int(last)))
             starts.append((at, at + n * h * w * c))
             at += n * h * w * c
+        for store in stores:
+            store.apart = 0 if batch is None else at
+            self.network.add(store)
+        floats = sum(map(self._floats, self.inputs))
+        for draft in self.network.drafts:
+            if draft.what is What.LOAD:
+                draft.apart = 0 if batch is None else floats
         finished = self.network.finish()
         self.weights = PackedInput(f"{name}_weights", tuple(self.sources), finished.weights)
         self.calls: list[Call] = []
+        rows: SymSize = 1 if batch is None else batch
 
-        def add(name: str, op: Any, args: tuple[Any, ...], shape: tuple[int, ...]) -> Ref:
+        def add(name: str, op: Any, args: tuple[Any, ...], shape: tuple[SymSize, ...]) -> Ref:
             spec = TensorSpec(shape, torch.float32, CPU)
             self.calls.append(Call(name, op, args, {}, (spec,), True, frozenset({0}), source))
             return Ref(name)
 
         flat = []
         for index, ref in enumerate(self.inputs):
-            size = self._floats(ref)
-            flat.append(add(f"{name}_flat{index}", aten.reshape.default, (ref, [size]), (size,)))
+            shape = (rows, self._floats(ref))
+            flat.append(add(f"{name}_flat{index}", aten.reshape.default, (ref, _arg(shape)), shape))
         x = flat[0]
         if len(flat) > 1:
-            size = sum(map(self._floats, self.inputs))
-            x = add(f"{name}_x", aten.cat.default, (flat,), (size,))
+            x = add(f"{name}_x", aten.cat.default, (flat, 1), (rows, floats))
         arguments = (
             x,
             Ref(self.weights.name),
             finished.program,
             finished.numbers,
             finished.workspace,
+            finished.past,
             at,
             finished.weights.columns,
         )
-        result = add(name, image_program.default, arguments, (at,))
+        result = add(name, image_program.default, arguments, (rows, at))
         self.replaced: dict[Ref, Ref] = {}
         for call, (start, end) in zip(outputs, starts, strict=True):
             spec = call.outputs[0]
             assert spec is not None
-            shape = [size for size in spec.shape if isinstance(size, int)]
             part = result
             if len(outputs) > 1:
                 part = add(
-                    f"{call.name}_part", aten.slice.Tensor, (result, 0, start, end), (end - start,)
+                    f"{call.name}_part",
+                    aten.slice.Tensor,
+                    (result, 1, start, end),
+                    (rows, end - start),
                 )
-            new = add(f"{call.name}_image", aten.view.default, (part, shape), tuple(shape))
+            new = add(
+                f"{call.name}_image", aten.reshape.default, (part, _arg(spec.shape)), spec.shape
+            )
             self.replaced[Ref(call.name) if call.single else Ref(call.name, 0)] = new
+
+
+def _arg(shape: Sequence[SymSize]) -> list[int | Sym]:
+    """A shape as an argument."""
+    return [size if isinstance(size, int) else Sym(size) for size in shape]

@@ -8,9 +8,11 @@ an inference graph that operand is a parameter, so the kernel is handed the pane
 2. One row (a decoded token) times a weight that is stored transposed needs no panels: memory
    bandwidth decides, and `torch_max_backend.matvec` streams the weight as it is. That holds for
    bfloat16 and float16 too.
-3. The bias of an `addmm` is added after the product; one with `beta` or `alpha` is left alone.
+3. The bias of a float32 `addmm` is part of the product, if it has one number per column: packed
+   with the weight, where it must be a parameter, or an argument of `matvec`. Another one is added
+   after the product; an `addmm` with `beta` or `alpha` is left alone.
 4. A product without rows is left alone.
-5. Two products that need one parameter in the same layout share the extra input.
+5. Two products that need the same parameters in the same layout share the extra input.
 
 The runtime fills that input from the parameter, and again whenever the parameter's address or
 version has changed (`runtime/packed_weights.py`). The compiled code holds no values: one artifact
@@ -20,8 +22,11 @@ parameters made under `inference_mode`) is not noticed.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+from collections.abc import Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +47,23 @@ from torch_max_backend.program.program import (
 aten = torch.ops.aten
 
 
-@functools.cache
+_FEATURES: ContextVar[frozenset[str] | None] = ContextVar("features", default=None)
+
+
+@contextlib.contextmanager
+def packing_for(features: frozenset[str] | None) -> Iterator[None]:
+    """Inside, weights are packed for a CPU with these features; None is the CPU of this machine."""
+    token = _FEATURES.set(features)
+    try:
+        yield
+    finally:
+        _FEATURES.reset(token)
+
+
 def panel_columns() -> int:
     """Two vectors of the CPU, for which the kernel's sums fill the registers; others are slower."""
-    return 32 if "avx512f" in _cpu_flags() else 16
+    features = _FEATURES.get()
+    return 32 if "avx512f" in (_cpu_flags() if features is None else features) else 16
 
 
 @functools.cache
@@ -83,7 +101,12 @@ class _Weights:
             for call in program.calls
             if is_transpose(call) and call.args[0].name in self.parameters
         }
-        self.packed: dict[tuple[str, Layout], PackedInput] = {}
+        self.vectors = {
+            item.name
+            for item in program.inputs
+            if isinstance(item, TensorInput) and item.static and _is_bias(item.spec)
+        }
+        self.packed: dict[tuple[tuple[str, ...], Layout], PackedInput] = {}
 
     def multiply(self, call: Call) -> list[Call]:
         """A product by a kernel that takes the weight as it is kept; other calls as they are."""
@@ -99,28 +122,43 @@ class _Weights:
         spec = self.specs[left.name][left.index or 0]
         rows = spec.shape[0] if spec is not None else None
         transposed = right.name in self.transposes
+        n = self.parameters[name].spec.shape[0 if transposed else 1]
+        kwargs: dict[str, Any] = {}
         if rows == 1 and transposed:
             args: tuple[Any, ...] = (left, Ref(name))
-            product = dataclasses.replace(call, op=matvec.default, args=args, kwargs={})
+            op = matvec.default
+            if bias is not None and self._is_row(bias, n):
+                kwargs, bias = {"bias": bias}, None
         elif rows in (None, 0) or self.parameters[name].spec.dtype is not torch.float32:
             return [call]
         else:
-            panels, n = self._panels(name, transposed)
-            args = (left, Ref(panels.name), n)
-            product = dataclasses.replace(call, op=packed_mm.default, args=args, kwargs={})
+            inside = bias if bias is not None and bias.name in self.vectors else None
+            if inside is not None and self._is_row(inside, n):
+                bias = None
+            else:
+                inside = None
+            panels = self._panels(name, transposed, inside)
+            args, op = (left, Ref(panels.name), n), packed_mm.default
+        product = dataclasses.replace(call, op=op, args=args, kwargs=kwargs)
         if bias is None:
             return [product]
         product = dataclasses.replace(product, name=f"{call.name}_product")
         total = (Ref(product.name), bias)
         return [product, dataclasses.replace(call, op=aten.add.Tensor, args=total, kwargs={})]
 
-    def _panels(self, name: str, transposed: bool) -> tuple[PackedInput, int]:
+    def _is_row(self, bias: Ref, n: object) -> bool:
+        """Whether a bias has one float32 number for each of n columns."""
+        spec = self.specs[bias.name][bias.index or 0]
+        return spec is not None and spec.shape == (n,) and spec.dtype is torch.float32
+
+    def _panels(self, name: str, transposed: bool, bias: Ref | None) -> PackedInput:
         rows, columns = self.parameters[name].spec.shape
         k, n = (columns, rows) if transposed else (rows, columns)
         assert isinstance(k, int) and isinstance(n, int)
-        layout = Layout(k, n, transposed, panel_columns())
-        item = PackedInput(f"{name}_packed{len(self.packed)}", (name,), layout)
-        return self.packed.setdefault((name, layout), item), n
+        layout = Layout(k, n, transposed, panel_columns(), bias is not None)
+        sources = (name,) if bias is None else (name, bias.name)
+        item = PackedInput(f"{name}_packed{len(self.packed)}", sources, layout)
+        return self.packed.setdefault((sources, layout), item)
 
 
 def is_transpose(call: Call) -> bool:
@@ -139,3 +177,7 @@ def _is_weight(spec: TensorSpec) -> bool:
         and len(spec.shape) == 2
         and all(isinstance(size, int) and size > 0 for size in spec.shape)
     )
+
+
+def _is_bias(spec: TensorSpec) -> bool:
+    return spec.dtype is torch.float32 and spec.device.type == "cpu" and len(spec.shape) == 1

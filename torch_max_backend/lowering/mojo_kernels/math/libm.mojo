@@ -1,4 +1,7 @@
-"""Calls of the C library, one lane at a time. It exists on the CPU only."""
+"""Calls of the C library, one lane at a time. It exists on the CPU only.
+
+Code that calls it does not compile for a GPU, where the call would be found missing at run time.
+"""
 
 from std.ffi import external_call
 from std.math import isinf, isnan
@@ -14,6 +17,7 @@ def on_libm[dtype: DType]() -> Bool:
 def libm[
     name: StaticString, dtype: DType, width: SIMDLength
 ](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
+    comptime assert not is_gpu(), name + " is a function of the C library, which no GPU has"
     comptime symbol = name + ("f" if dtype == DType.float32 else "")
     var result = SIMD[dtype, width]()
     comptime for i in range(width):
@@ -25,6 +29,7 @@ def libm[
 def libm[
     name: StaticString, dtype: DType, width: SIMDLength
 ](x: SIMD[dtype, width], y: SIMD[dtype, width]) -> SIMD[dtype, width]:
+    comptime assert not is_gpu(), name + " is a function of the C library, which no GPU has"
     comptime symbol = name + ("f" if dtype == DType.float32 else "")
     var result = SIMD[dtype, width]()
     comptime for i in range(width):
@@ -35,6 +40,7 @@ def libm[
 @always_inline
 def exponent(x: Float64) -> Int32:
     """Returns k such that x is m 2^k with 0.5 <= |m| < 1; 0 for 0, inf and NaN."""
+    comptime assert not is_gpu(), "ilogb is a function of the C library, which no GPU has"
     if x == 0 or isnan(x) or isinf(x):
         return 0
     return external_call["ilogb", Int32](x) + 1

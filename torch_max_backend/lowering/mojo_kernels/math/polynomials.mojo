@@ -1,5 +1,6 @@
 """Orthogonal polynomials of a given degree, by their recurrence relations."""
 
+from std.sys import is_gpu
 from std.utils.numerics import nan
 
 from .libm import libm
@@ -21,7 +22,7 @@ def polynomial[
     var n = _whole(degree)
     if n < 0:
         return 0
-    comptime if family <= CHEBYSHEV_W:
+    comptime if family <= CHEBYSHEV_W and not is_gpu():
         if abs(x) < 1 and n > 8:
             var t = libm["acos"](x.cast[DType.float64]())
             return _chebyshev_by_angle[family](t, Float64(n)).cast[dtype]()

@@ -1,0 +1,29 @@
+"""Ops that MAX runs on a CPU and not on a GPU: found before MAX's compiler sees the graph."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from torch_max_backend.lowering import on_device
+from torch_max_backend.program import own_ops
+
+aten = torch.ops.aten
+CPU, CUDA = torch.device("cpu"), torch.device("cuda:0")
+
+
+@pytest.mark.parametrize("devices", [[CPU], [CUDA], [CPU, CUDA]], ids=str)
+def test_most_ops_run_anywhere(devices: list[torch.device]) -> None:
+    assert on_device.reason(aten.add.Tensor, devices) is None
+
+
+def test_an_op_for_cpus_names_its_reason() -> None:
+    op = own_ops.packed_mm.default
+    assert on_device.reason(op, [CPU]) is None
+    assert on_device.reason(op, [CPU, CUDA]) == "it has no GPU form: it is an op for CPUs"
+
+
+def test_devices_that_max_has_not() -> None:
+    assert on_device.reason(aten.add.Tensor, [torch.device("xpu")]) == (
+        "MAX cannot use tensors on xpu"
+    )

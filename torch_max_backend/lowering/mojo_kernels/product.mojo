@@ -1,0 +1,317 @@
+"""Products of two matrices as they are stored, transposed or not: nothing is copied beforehand.
+
+In training a product's operand is often a transpose: the gradient of a weight is `x.T @ grad`, that
+of its input `grad @ weight.T`. Both operands are copied into panels anyway, so a transpose costs
+another order of reading. A bias is added before the result leaves the cache.
+"""
+
+import extensibility
+from extensibility import InputTensor, OutputTensor
+from max.algorithm import sync_parallelize
+from max.gpu.host import DeviceContext
+from max.runtime.asyncrt import parallelism_level
+from std.sys.info import simd_width_of
+
+from .launch import host_only
+from .tiles import DEPTH, GRAIN, ROWS_TOGETHER, TASKS, TILE, interleave, multiply
+
+comptime STEP = 4 if TILE % 4 == 0 else 2
+"""Numbers of a tile that are copied at once."""
+
+comptime COPIED = 32 * 1024
+"""Numbers that a task copies."""
+
+
+@always_inline
+def _pack[
+    transposed: Bool, N: Int, W: Int, T: DType
+](
+    panel: Pointer[mut=True, Scalar[T], _],
+    b: Pointer[Scalar[T], _],
+    k: Int,
+    n: Int,
+    first: Int,
+):
+    """Columns from `first` on of a [k, n] matrix as [k, N], with zeros after the last one.
+
+    `transposed`: the matrix is stored as [n, k].
+    """
+    var columns = min(N, n - first)
+    comptime if transposed:
+        if columns < N:
+            for i in range(k * N):
+                panel[unsafe_offset=i] = Scalar[T](0)
+        # Some lines at a time, so that what is written stays in the L1 cache.
+        var j = 0
+        while j + W <= k:
+            for c in range(columns):
+                var v = b.unsafe_offset((first + c) * k + j).unsafe_load[width=W]()
+                comptime for i in range(W):
+                    panel[unsafe_offset = (j + i) * N + c] = v[i]
+            j += W
+        while j < k:
+            for c in range(columns):
+                panel[unsafe_offset = j * N + c] = b[unsafe_offset = (first + c) * k + j]
+            j += 1
+    else:
+        for j in range(k):
+            var line = b.unsafe_offset(j * n + first)
+            var to = panel.unsafe_offset(j * N)
+            if columns == N:
+                to.unsafe_store(line.unsafe_load[width=N]())
+            else:
+                to.unsafe_store(SIMD[T, N](0))
+                for c in range(columns):
+                    to[unsafe_offset=c] = line[unsafe_offset=c]
+
+
+@always_inline
+def interleaved_tiles[
+    transposed: Bool, T: DType
+](
+    to: Pointer[mut=True, Scalar[T], _],
+    a: Pointer[Scalar[T], _],
+    m: Int,
+    k: Int,
+    first: Int,
+    rows: Int,
+    start: Int,
+    depth: Int,
+):
+    """`rows` rows from `first` on and a depth of a [m, k] matrix, as interleaved tiles.
+
+    `transposed`: the matrix is stored as [k, m].
+    """
+    comptime if transposed:
+        var whole = rows // TILE
+        for j in range(depth):
+            var line = a.unsafe_offset((start + j) * m + first)
+            for tile in range(whole):
+                var at = (tile * depth + j) * TILE
+                comptime for i in range(0, TILE, STEP):
+                    to.unsafe_offset(at + i).unsafe_store(
+                        line.unsafe_offset(tile * TILE + i).unsafe_load[width=STEP]()
+                    )
+            for i in range(rows - whole * TILE):
+                to[unsafe_offset = (whole * depth + j) * TILE + i] = line[
+                    unsafe_offset = whole * TILE + i
+                ]
+    else:
+        for row in range(0, rows, TILE):
+            interleave(
+                to.unsafe_offset(row * depth),
+                a.unsafe_offset((first + row) * k + start),
+                min(TILE, rows - row),
+                k,
+                depth,
+            )
+
+
+@always_inline
+def _store[
+    N: Int, W: Int, T: DType
+](
+    to: Pointer[mut=True, Scalar[T], _],
+    n: Int,
+    rows: Int,
+    columns: Int,
+    sums: Pointer[Scalar[T], _],
+    bias: Pointer[Scalar[T], _],
+    biased: Bool,
+):
+    """Add the bias to a panel's results at `to`; those of a narrow panel come from `sums`."""
+    if columns == N:
+        if not biased:
+            return
+        var added = bias.unsafe_load[width=N]()
+        for r in range(rows):
+            var p = to.unsafe_offset(r * n)
+            p.unsafe_store(p.unsafe_load[width=N]() + added)
+        return
+    for r in range(rows):
+        for c in range(columns):
+            var v = sums[unsafe_offset = r * N + c]
+            to[unsafe_offset = r * n + c] = v + bias[unsafe_offset=c] if biased else v
+
+
+def _by_panels[
+    left_transposed: Bool, right_transposed: Bool, T: DType
+](
+    yp: Pointer[mut=True, Scalar[T], _],
+    ap: Pointer[Scalar[T], _],
+    bp: Pointer[Scalar[T], _],
+    bias: Pointer[Scalar[T], _],
+    biased: Bool,
+    m: Int,
+    n: Int,
+    k: Int,
+):
+    """Many columns: all of the left operand is interleaved first, a task packs its own panels."""
+    comptime W = simd_width_of[T]()
+    comptime N = 2 * W
+    var tiles = (m + TILE - 1) // TILE
+    var room = List[Scalar[T]](unsafe_uninit_length=max(1, tiles * TILE * k))
+    var lp = room.unsafe_ptr()
+    var copiers = max(1, min(tiles, min(2 * parallelism_level(None), m * k // COPIED)))
+
+    def copy(t: Int) {ap, lp, m, k, tiles, copiers}:
+        var low = tiles * t // copiers * TILE
+        var high = min(m, tiles * (t + 1) // copiers * TILE)
+        for start in range(0, k, DEPTH):
+            var depth = min(DEPTH, k - start)
+            interleaved_tiles[left_transposed](
+                lp.unsafe_offset(start * tiles * TILE + low * depth),
+                ap,
+                m,
+                k,
+                low,
+                high - low,
+                start,
+                depth,
+            )
+
+    if copiers == 1:
+        copy(0)
+    else:
+        sync_parallelize(copy, copiers)
+    var panels = (n + N - 1) // N
+    var most = min(panels, TASKS * parallelism_level(None))
+    var tasks = max(1, min(most, m * n * k // GRAIN))
+
+    def task(t: Int) {yp, lp, bp, bias, biased, m, n, k, tiles, panels, tasks}:
+        var scratch = List[Scalar[T]](unsafe_uninit_length=ROWS_TOGETHER * N)
+        var sums = scratch.unsafe_ptr()
+        var packed = List[Scalar[T]](unsafe_uninit_length=max(1, k * N))
+        var panel = packed.unsafe_ptr()
+        for p in range(panels * t // tasks, panels * (t + 1) // tasks):
+            _pack[right_transposed, N, W](panel, bp, k, n, p * N)
+            var columns = min(N, n - p * N)
+            for block in range(0, m, ROWS_TOGETHER):
+                var rows = min(m - block, ROWS_TOGETHER)
+                var to = yp.unsafe_offset(block * n + p * N)
+                for start in range(0, max(k, 1), DEPTH):
+                    var depth = min(DEPTH, k - start)
+                    var left = lp.unsafe_offset(start * tiles * TILE + block * depth)
+                    var right = panel.unsafe_offset(start * N)
+                    if columns == N:
+                        multiply[True, 2, W, T](rows, left, depth, depth, right, to, n, start > 0)
+                    else:
+                        multiply[True, 2, W, T](rows, left, depth, depth, right, sums, N, start > 0)
+                _store[N, W](to, n, rows, columns, sums, bias.unsafe_offset(p * N), biased)
+        _ = scratch^  # must outlive the pointers into them
+        _ = packed^
+
+    sync_parallelize(task, tasks)
+    _ = room^
+
+
+def _by_rows[
+    left_transposed: Bool, right_transposed: Bool, T: DType
+](
+    yp: Pointer[mut=True, Scalar[T], _],
+    ap: Pointer[Scalar[T], _],
+    bp: Pointer[Scalar[T], _],
+    bias: Pointer[Scalar[T], _],
+    biased: Bool,
+    m: Int,
+    n: Int,
+    k: Int,
+):
+    """Many rows: all of the right operand is packed first, a task interleaves its own rows."""
+    comptime W = simd_width_of[T]()
+    comptime N = 2 * W
+    var panels = (n + N - 1) // N
+    var room = List[Scalar[T]](unsafe_uninit_length=max(1, panels * k * N))
+    var rp = room.unsafe_ptr()
+    var copiers = max(1, min(panels, n * k // COPIED))
+
+    def copy(t: Int) {bp, rp, n, k, panels, copiers}:
+        for p in range(panels * t // copiers, panels * (t + 1) // copiers):
+            _pack[right_transposed, N, W](rp.unsafe_offset(p * k * N), bp, k, n, p * N)
+
+    if copiers == 1:
+        copy(0)
+    else:
+        sync_parallelize(copy, copiers)
+    var parts = 4 * parallelism_level(None)
+    var together = min(ROWS_TOGETHER, ((m + parts - 1) // parts + TILE - 1) // TILE * TILE)
+    var blocks = (m + together - 1) // together
+    var most = min(blocks, TASKS * parallelism_level(None))
+    var tasks = max(1, min(most, m * n * k // GRAIN))
+
+    def task(t: Int) {yp, ap, rp, bias, biased, m, n, k, together, panels, blocks, tasks}:
+        var scratch = List[Scalar[T]](unsafe_uninit_length=together * N)
+        var sums = scratch.unsafe_ptr()
+        var copied = List[Scalar[T]](unsafe_uninit_length=max(1, together * min(k, DEPTH)))
+        var left = copied.unsafe_ptr()
+        for b in range(blocks * t // tasks, blocks * (t + 1) // tasks):
+            var block = b * together
+            var rows = min(m - block, together)
+            var to = yp.unsafe_offset(block * n)
+            for start in range(0, max(k, 1), DEPTH):
+                var depth = min(DEPTH, k - start)
+                interleaved_tiles[left_transposed](left, ap, m, k, block, rows, start, depth)
+                for p in range(panels):
+                    var right = rp.unsafe_offset((p * k + start) * N)
+                    if n - p * N >= N:
+                        multiply[True, 2, W, T](
+                            rows, left, depth, depth, right, to.unsafe_offset(p * N), n, start > 0
+                        )
+                    else:
+                        multiply[True, 2, W, T](
+                            rows, left, depth, depth, right, sums, N, start > 0
+                        )
+            for p in range(panels):
+                _store[N, W](
+                    to.unsafe_offset(p * N),
+                    n,
+                    rows,
+                    min(N, n - p * N),
+                    sums,
+                    bias.unsafe_offset(p * N),
+                    biased,
+                )
+        _ = scratch^  # must outlive the pointers into them
+        _ = copied^
+
+    sync_parallelize(task, tasks)
+    _ = room^
+
+
+@extensibility.register("tmb_product")
+struct Product[left_transposed: Bool, right_transposed: Bool, biased: Bool]:
+    """`left @ right + bias` of [m, k], [k, n] and [n].
+
+    `left_transposed`: left is stored as [k, m]; `right_transposed`: right is stored as [n, k].
+    Without a bias, `bias` is any vector.
+    """
+
+    @staticmethod
+    def execute[
+        target: StaticString
+    ](
+        output: OutputTensor[rank=2, ...],
+        left: InputTensor[dtype=output.dtype, rank=2, ...],
+        right: InputTensor[dtype=output.dtype, rank=2, ...],
+        bias: InputTensor[dtype=output.dtype, rank=1, ...],
+        ctx: DeviceContext,
+    ) raises:
+        host_only["tmb_product", target]()
+        comptime T = output.dtype
+        var m = output.dim_size(0)
+        var n = output.dim_size(1)
+        var k = left.dim_size(0 if Self.left_transposed else 1)
+        if m * n == 0:
+            return
+        var yp = output.unsafe_ptr()
+        var ap = left.unsafe_ptr()
+        var bp = right.unsafe_ptr()
+        var added = bias.unsafe_ptr()
+        if m <= n:
+            _by_panels[Self.left_transposed, Self.right_transposed, T](
+                yp, ap, bp, added, Self.biased, m, n, k
+            )
+        else:
+            _by_rows[Self.left_transposed, Self.right_transposed, T](
+                yp, ap, bp, added, Self.biased, m, n, k
+            )

@@ -1,0 +1,141 @@
+"""A `Program` as JSON, and back: what a package keeps of a graph beside its compiled code.
+
+Read back, a program is built of known classes and of ops that are looked up; nothing in the text is
+imported or evaluated. Captured tensors are not part of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import sympy
+import torch
+
+from torch_ir.schema import Invalid, decode_value, encode_value
+from torch_ir.symbols import to_sympy
+from torch_max_backend.compat.torch import OpOverload
+from torch_max_backend.program import image_weights, packed_layout
+from torch_max_backend.program.program import (
+    Call,
+    Mutation,
+    OpaqueInput,
+    PackedInput,
+    Program,
+    Ref,
+    ReturnedView,
+    Sym,
+    SymbolInput,
+    SymbolOutput,
+    TensorInput,
+    TensorOutput,
+    TensorSpec,
+    ValueOutput,
+)
+
+NAMESPACES = frozenset({"aten", "prims", "torch_max_backend"})
+"""Of the ops that a stored program may call."""
+
+_CLASSES: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        Call, Mutation, OpaqueInput, PackedInput, Ref, ReturnedView, Sym, SymbolInput, SymbolOutput,
+        TensorInput, TensorOutput, TensorSpec, ValueOutput,
+        image_weights.Channels, image_weights.Filters, image_weights.ImageWeights,
+        image_weights.Norm, image_weights.Piece, packed_layout.JoinedLayout, packed_layout.Layout,
+    )
+}  # fmt: skip
+_TUPLES = {"parts", "pieces", "sources", "shape", "strides", "order", "args", "outputs", "tap"}
+"""Fields that are tuples; JSON knows lists only."""
+_MAX_DEPTH = 32
+
+
+class StoredProgramError(ValueError):
+    """A text is not a program that this module wrote."""
+
+
+def encode(program: Program) -> dict[str, Any]:
+    """`program` without its captured tensors, as JSON."""
+    return {
+        "inputs": [_encode(item) for item in program.inputs],
+        "calls": [_encode(call) for call in program.calls],
+        "outputs": [_encode(output) for output in program.outputs],
+        "packed": [_encode(item) for item in program.packed],
+        "mutations": [_encode(mutation) for mutation in program.mutations],
+        "captured": len(program.captured),
+        "merged": program.merged,
+    }
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, sympy.Expr):
+        return {"size": str(value)}
+    if isinstance(value, OpOverload):
+        return {"op": str(value)}
+    if isinstance(value, frozenset):
+        return {"set": sorted(value)}
+    if dataclasses.is_dataclass(value) and type(value).__name__ in _CLASSES:
+        fields = {f.name: _encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"class": type(value).__name__, **fields}
+    if isinstance(value, (list, tuple)):
+        return [_encode(item) for item in value]
+    if isinstance(value, dict):
+        return {"dict": [[key, _encode(item)] for key, item in value.items()]}
+    try:
+        return encode_value(value)
+    except Invalid as error:
+        raise StoredProgramError(str(error)) from error
+
+
+def decode(data: Any, captured: Sequence[torch.Tensor]) -> Program:
+    """The program that `encode` wrote; raises `StoredProgramError`."""
+    try:
+        made: dict[str, Any] = {
+            name: [_decode(item) for item in data[name]]
+            for name in ("inputs", "calls", "outputs", "packed", "mutations")
+        }
+        if data["captured"] != len(captured):
+            raise StoredProgramError(f"it holds {data['captured']} tensors, not {len(captured)}")
+        return Program(**made, captured=list(captured), merged=int(data["merged"]))
+    except (KeyError, TypeError, ValueError, AttributeError, Invalid, RecursionError) as error:
+        raise StoredProgramError(f"not a stored program: {error!r:.300}") from error
+
+
+def _decode(value: Any, depth: int = 0) -> Any:
+    if depth > _MAX_DEPTH:
+        raise StoredProgramError("nested too deeply")
+    if isinstance(value, list):
+        return [_decode(item, depth + 1) for item in value]
+    if not isinstance(value, dict):
+        return decode_value(value)
+    if "class" in value:
+        kind = _CLASSES[value["class"]]
+        names = {field.name for field in dataclasses.fields(kind)}
+        if names != value.keys() - {"class"}:
+            raise StoredProgramError(f"a {kind.__name__} has the fields {sorted(value)}")
+        return kind(**{name: _field(name, _decode(value[name], depth + 1)) for name in names})
+    ((what, content),) = value.items()
+    if what == "size":
+        return to_sympy(content)
+    if what == "op":
+        return _op(content)
+    if what == "set":
+        return frozenset(content)
+    if what == "dict":
+        return {str(key): _decode(item, depth + 1) for key, item in content}
+    raise StoredProgramError(f"there is no value {what!r:.40}")
+
+
+def _field(name: str, value: Any) -> Any:
+    return tuple(value) if name in _TUPLES and isinstance(value, list) else value
+
+
+def _op(name: str) -> OpOverload:
+    namespace, packet, overload = name.split(".")
+    if namespace not in NAMESPACES:
+        raise StoredProgramError(f"{name!r:.80} is not an op that a program may call")
+    found = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
+    if not isinstance(found, OpOverload):
+        raise StoredProgramError(f"{name!r:.80} is not an op")
+    return found
