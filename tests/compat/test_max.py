@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -51,6 +54,19 @@ def test_mlir_context_in_another_thread(compat: ModuleType) -> None:
     thread.start()
     thread.join()
     assert len(built) == 1 and "mo.graph @negative" in built[0]
+
+
+def test_a_permuted_value_is_known(compat: ModuleType) -> None:
+    with Graph("permuted", input_types=[TensorType(DType.float32, (2, 3), DeviceRef.CPU())]) as g:
+        x = g.inputs[0].tensor
+        permuted = ops.permute(x, [1, 0])
+        assert not compat.is_permuted(x)
+        assert compat.is_permuted(permuted)
+        assert not compat.is_permuted(permuted + 1)
+        assert compat.stored(x) is None
+        base = compat.stored(permuted)
+        assert base is not None and list(base.shape) == list(x.shape)
+        g.output(permuted)
 
 
 def test_buffer_shares_the_memory(compat: ModuleType) -> None:
@@ -118,3 +134,19 @@ def test_a_compile_is_awaited_and_run(compat: ModuleType) -> None:
     execute = compat.executor(model)
     (result,) = execute([Buffer.from_numpy(torch.arange(4.0).numpy())])
     assert isinstance(result, Buffer) and result.to_numpy().tolist() == [0, -1, -2, -3]
+
+
+def test_the_linker_and_the_libraries_are_found(compat: ModuleType) -> None:
+    root = compat.modular_root()
+    assert (root / "bin" / "lld").is_file()
+    assert (root / "lib" / "libKGENCompilerRTShared.so").is_file()
+
+
+def test_a_profiler_is_asked_for_its_table(compat: ModuleType, tmp_path: Path) -> None:
+    """In a process of its own: MAX tries it once. There is no such library here, and it says so."""
+    missing = str(tmp_path / "missing.so")
+    code = f"import runpy; c = runpy.run_path({str(COMPAT)!r}); print(c['load_profiler_plugin']())"
+    environment = {**os.environ, "MODULAR_PROFILER_PLUGIN": missing}
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+    assert ran.stdout.decode().strip() == "False" and missing in ran.stderr.decode()
+    assert compat.load_profiler_plugin is not None

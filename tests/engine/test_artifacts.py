@@ -205,12 +205,16 @@ PROGRAM = """
         "square": lambda x: x * x + 0.125,
         "shift": lambda x: x - 3.5,
         "both": lambda x: (x + 2.25) * x,
+        "flat": lambda x: with_part(x.expand(3, 5).flatten()),
     }
+    with_part = lambda y: (y, y[:4])
+    trained = {"flat"}
     with compile_together():
         for name in sys.argv[1:]:
-            torch.compile(functions[name], backend=max_backend)(torch.ones(5))
+            x = torch.ones(5, requires_grad=name in trained)
+            torch.compile(functions[name], backend=max_backend)(x)
     for name in sys.argv[1:]:
-        x = torch.randn(5)
+        x = torch.randn(5, requires_grad=name in trained)
         torch.testing.assert_close(
             torch.compile(functions[name], backend=max_backend)(x), functions[name](x)
         )
@@ -235,11 +239,12 @@ def test_a_second_process_compiles_nothing_and_traces_nothing(tmp_path: Path) ->
         modules, traced = map(int, done.stdout.split())
         return modules, traced
 
-    assert run("square", "shift", "both") == (1, 3)
+    assert run("square", "shift", "both", "flat") == (1, 4)
     assert not (tmp_path / "torch" / "aotautograd").exists(), "pickled where others can guess"
     folders = [tmp_path / "cache" / "traces", *(tmp_path / "cache" / "traces").iterdir()]
     assert {folder.stat().st_mode & 0o777 for folder in folders} == {0o700} and len(folders) == 4
     assert run("both", "square") == (0, 0), "the same graphs in another batch were made again"
+    assert run("flat")[0] == 0, "a trace that PyTorch would damage is not kept, its code is"
     for path in (tmp_path / "cache" / "artifacts").iterdir():
         path.unlink()
     assert run("square")[0] == 1, "traced graphs without their compiled code are compiled again"

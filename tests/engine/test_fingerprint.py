@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from max import driver
 
 import torch_max_backend
 from torch_max_backend.engine import fingerprint
@@ -38,7 +39,7 @@ def _key_after(change: Path) -> str:
     "file",
     [
         "observe/progress.py",
-        "cli/__init__.py",
+        "tools/cli/__init__.py",
         "frontend/compiler.py",
         "engine/queue.py",
         "runtime/call.py",
@@ -81,3 +82,17 @@ def test_a_renamed_file_is_another_key(package: Path) -> None:
     (folder / "fold_constants.py").rename(folder / "folded.py")
     fingerprint.sources.cache_clear()
     assert fingerprint.context({}, []) != before
+
+
+def test_another_gpu_is_another_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fingerprint.context({}, [])
+    keys = {before}
+    for name in ("sm_90", "sm_80"):
+        monkeypatch.setattr(driver, "accelerator_count", lambda: 1)
+        monkeypatch.setattr(driver, "accelerator_api", lambda: "cuda")
+        monkeypatch.setattr(driver, "accelerator_architecture_name", lambda name=name: name)
+        fingerprint.gpus.cache_clear()
+        keys.add(fingerprint.context({}, []))
+    monkeypatch.undo()
+    fingerprint.gpus.cache_clear()
+    assert len(keys) == 3 and fingerprint.context({}, []) == before

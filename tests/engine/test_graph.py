@@ -27,11 +27,17 @@ def queued(kind: Kind = Kind.INFERENCE) -> CompiledGraph:
     return CompiledGraph(program_of(gm, kind), eager, (), kind=kind)
 
 
+WRAPPERS: list[Any] = []
+"""What was put around the execution of models."""
+
+
 @pytest.fixture(autouse=True)
 def _max_adds_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """In place of a model of MAX: results that PyTorch would not give."""
     monkeypatch.setattr(
-        graph_module, "boxed_call", lambda program, model: lambda args: [args[0] + 100, args[1]]
+        graph_module,
+        "boxed_call",
+        lambda program, model: (lambda args: [args[0] + 100, args[1]], WRAPPERS.append),
     )
 
 
@@ -88,3 +94,37 @@ def test_an_argument_that_a_forward_hands_on_is_not_marked() -> None:
     for graph in (forward, backward):
         graph.ready("a model")  # type: ignore[arg-type]
     assert backward([torch.ones(3), weight])[0].tolist() == [101, 101, 101]
+
+
+class Doubling:
+    """An observer: every result is twice what it would be."""
+
+    def around_call(self, graph: CompiledGraph, run: Any) -> Any:
+        return lambda args: [2 * result for result in run(args)]
+
+    def around_execute(self, graph: CompiledGraph, execute: Any) -> Any:
+        return execute
+
+
+def test_an_observer_is_around_the_calls_until_it_leaves() -> None:
+    WRAPPERS.clear()
+    graph = queued()
+    graph.observe(Doubling())
+    assert graph([torch.ones(3), torch.ones(3)])[0].tolist() == [1, 1, 1], "not ready yet"
+    graph.ready("a model")  # type: ignore[arg-type]
+    unobserved = graph.run
+    graph.observe(Doubling())
+    assert graph([torch.ones(3), torch.ones(3)])[0].tolist() == [202, 202, 202]
+    graph.observe(Doubling())
+    assert graph([torch.ones(3), torch.ones(3)])[0].tolist() == [202, 202, 202], "not around itself"
+    graph.observe(None)
+    assert graph.run is unobserved
+    assert [wrapper is None for wrapper in WRAPPERS] == [False, False, True]
+
+
+def test_a_forked_child_is_not_observed() -> None:
+    graph = queued()
+    graph.ready("a model")  # type: ignore[arg-type]
+    graph.leave_max()
+    graph.observe(Doubling())
+    assert graph([torch.ones(3), torch.ones(3)])[0].tolist() == [1, 1, 1]

@@ -15,7 +15,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from tests.engine.fake_compiler import FakeCompiler
 from tests.testing.programs import program_of
 from torch_max_backend import compile_stats, max_backend
-from torch_max_backend.engine import module_compiler
 from torch_max_backend.engine.graph import CompiledGraph, State
 from torch_max_backend.engine.queue import ENGINE, Engine
 from torch_max_backend.errors import EngineError, LoweringError
@@ -57,7 +56,7 @@ def builds(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         names.append(name)
         return build(program, table, module, name, kernels)
 
-    monkeypatch.setattr(module_compiler.graph_builder, "build", counted)
+    monkeypatch.setattr(graph_builder, "build", counted)
     yield names
 
 
@@ -80,6 +79,44 @@ def test_an_equal_graph_shares_the_model(compiler: FakeCompiler) -> None:
     twin = graph_of(torch.exp)
     engine.submit([twin])
     assert twin.state is State.READY and len(compiler.compiled) == 1
+
+
+def test_an_observer_sees_graphs_that_are_there_and_graphs_that_come(
+    compiler: FakeCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observed: list[tuple[CompiledGraph, bool]] = []
+    monkeypatch.setattr(
+        CompiledGraph, "observe", lambda graph, by: observed.append((graph, by is not None))
+    )
+    engine = Engine(compiler)
+    there, later, equal = (graph_of(f) for f in (torch.sin, torch.cos, torch.cos))
+    engine.submit([there])
+    engine.flush()
+    assert observed == []
+    engine.observe(Observer())
+    assert observed == [(there, True)]
+    engine.submit([later])
+    engine.flush()
+    engine.submit([equal])
+    assert observed[-1] == (equal, True) and (later, True) in observed
+    observed.clear()
+    engine.observe(None)
+    assert {(id(graph), on) for graph, on in observed} == {
+        (id(graph), False) for graph in (there, later, equal)
+    }
+    observed.clear()
+    last = graph_of(torch.tan)
+    engine.submit([last])
+    engine.flush()
+    assert observed == []
+
+
+class Observer:
+    def around_call(self, graph: CompiledGraph, run: Any) -> Any:
+        return run
+
+    def around_execute(self, graph: CompiledGraph, execute: Any) -> Any:
+        return execute
 
 
 def test_a_failed_lowering_queues_none_of_its_batch(compiler: FakeCompiler) -> None:

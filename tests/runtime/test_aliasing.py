@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from torch_max_backend.runtime.aliasing import AliasProbe
+from torch_max_backend.runtime.aliasing import AliasProbe, as_view
 from torch_max_backend.runtime.buffers import to_buffer
 
 
@@ -45,3 +45,15 @@ def test_an_empty_tensor_says_nothing_about_the_next_call() -> None:
     assert probe.indices == () and probe.pending
     probe.probe([torch.ones(3), torch.ones(2)], [])
     assert not probe.pending
+
+
+def test_a_saved_output_in_the_memory_of_an_argument_is_a_view_of_it() -> None:
+    x, other = torch.ones(6), torch.ones(2)
+    alias = torch.from_dlpack(x)[2:5]
+    probe = AliasProbe(visible=1)
+    probe.probe([torch.ones(3), alias], [to_buffer(other), to_buffer(x)])
+    assert (probe.indices, probe.views) == ((), ((1, 1),))
+    view = as_view(alias, x)
+    x.add_(1)
+    assert view._version == x._version and torch.equal(view, torch.full((3,), 2.0))
+    assert as_view(other, x) is other, "in other memory"

@@ -71,6 +71,18 @@ def in_place(x):
     return x * 2
 
 
+@TABLE.add(lambda: torch.zeros(1, 2, 8, 4), torch.tensor([5, 2]), torch.ones(1, 2, 2, 4))
+def write_cache(cache, index, lines):
+    cache.index_copy_(2, index, lines)
+    return cache.sum(-1)
+
+
+@TABLE.add(lambda: torch.zeros(6, 3, dtype=torch.int64), torch.tensor([0]), torch.ones(1, 3).long())
+def write_first_dim(cache, index, lines):
+    cache[index] = lines
+    return cache + 1
+
+
 @TABLE.add(torch.zeros(4, dtype=torch.int64), dynamic=True)
 def dynamic(x):
     return x + x.shape[0], x.shape[0] * 2
@@ -331,3 +343,25 @@ def test_writes_reach_a_negated_view(functions: Functions) -> None:
     expected = z.clone()
     torch.testing.assert_close(function(z.conj().imag), function.eager(expected.conj().imag))
     torch.testing.assert_close(z, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "cache", "index", "lines"),
+    [
+        ("write_cache", torch.randn(1, 2, 8, 4), [7, 0], torch.randn(1, 2, 2, 4)),
+        ("write_cache", torch.randn(1, 2, 8, 4), [3, 3], torch.full((1, 2, 2, 4), torch.nan)),
+        ("write_first_dim", torch.arange(18).view(6, 3), [-1], torch.tensor([[7, 8, 2**40]])),
+        ("write_first_dim", torch.arange(18).view(6, 3), [4], torch.tensor([[7, 8, 9]])),
+    ],
+)
+def test_lines_are_written_to_the_memory_of_a_cache(
+    functions: Functions, name: str, cache: torch.Tensor, index: list[int], lines: torch.Tensor
+) -> None:
+    positions, expected, actual = torch.tensor(index), cache.clone(), cache.clone()
+    address = actual.data_ptr()
+    result = functions[name].eager(expected, positions, lines)
+    torch.testing.assert_close(
+        functions[name](actual, positions, lines), result, equal_nan=True, rtol=1e-6, atol=1e-6
+    )
+    torch.testing.assert_close(actual, expected, equal_nan=True, rtol=0, atol=0)
+    assert actual.data_ptr() == address

@@ -7,15 +7,18 @@ breaks this file, and tests/compat/test_max.py names what moved.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from max._core import Operation
-from max._core.dialects import mo
+from max._core.dialects import mo, rmo
 from max._core.mlrt import AsyncValue
+from max._core.profiler import load_profiler_plugin
 from max._mlir_context import default_mlir_context, in_default_mlir_context
 from max.driver import Buffer
 from max.engine import CompiledModel, Model
-from max.graph import Graph, Module
+from max.graph import Graph, Module, TensorValue
+from mojo._package_root import get_package_root
 
 __all__ = [
     "buffer_from_dlpack",
@@ -23,11 +26,16 @@ __all__ = [
     "compile_handle",
     "executor",
     "in_default_mlir_context",
+    "is_permuted",
     "join_chains",
+    "load_profiler_plugin",
+    "modular_root",
     "module_of",
+    "stored",
 ]
 
 # in_default_mlir_context: MAX enters its MLIR context in the main thread alone; users have others.
+# load_profiler_plugin: MAX asks for a profiler by itself only when it is told to profile a GPU.
 
 buffer_from_dlpack = Buffer._from_dlpack
 """`Buffer.from_dlpack` without its Python part, whose checks cost more than a small call."""
@@ -61,6 +69,27 @@ def module_of(graphs: Sequence[bytes]) -> Module:
 def executor(model: Model) -> Callable[[list[Any]], list[Buffer]]:
     """What `model.execute` calls after it has checked and converted each argument."""
     return model._execute_device_tensors
+
+
+def modular_root() -> Path:
+    """The folder with MAX's `bin` and `lib`: the linker is there, and what Mojo code links to."""
+    root = get_package_root()
+    if root is None:
+        raise FileNotFoundError("MAX is not installed as a package: its folder is not known")
+    return root
+
+
+def is_permuted(value: TensorValue) -> bool:
+    """Whether a value was made by `ops.permute`, so that another one would undo it at no cost."""
+    return isinstance(value.to_mlir().owner, rmo.MoTransposeOp)
+
+
+def stored(value: TensorValue) -> TensorValue | None:
+    """What a value made by `ops.permute` was permuted from; None if it was made otherwise."""
+    if not is_permuted(value):
+        return None
+    owner: Any = value.to_mlir().owner
+    return TensorValue.from_mlir(owner.operands[0].value)
 
 
 def join_chains(chains: Sequence[Any]) -> Any:

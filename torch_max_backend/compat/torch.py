@@ -1,19 +1,19 @@
 """Every private API of PyTorch that the backend uses, each with the reason it is needed.
 
 PyTorch moves these names between releases. They are imported and read here only, so a new release
-breaks this file, and tests/compat/test_torch.py names what moved.
+breaks this file, and tests/compat/test_torch.py names what moved. What needs Dynamo or Inductor is
+in `compat/dynamo.py`: nothing here imports them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-from collections import UserDict
-from collections.abc import Callable, Iterable, Iterator, ValuesView
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+import sympy
 import torch
 from torch import fx
 from torch._C import DispatchKey
@@ -23,13 +23,10 @@ from torch._C import _from_dlpack as from_dlpack
 from torch._C import _jit_get_all_schemas as all_schemas
 from torch._decomp import _should_decompose_because_unsafe_op as hides_aliases
 from torch._decomp import core_aten_decompositions, decomposition_table, decompositions
-from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.pgo import FrameStateSizeEntry, auto_dynamic
-from torch._dynamo.utils import get_metrics_context
-from torch._dynamo.variables import builder as dynamo_builder
+from torch._export.utils import _collect_all_valid_cia_ops as composite_ops
+from torch._export.utils import _get_decomp_for_cia as composite_decomposition
 from torch._export.utils import _special_op_to_preserve_cia
 from torch._functorch import config as functorch_config
-from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache, BypassAOTAutogradCache
 from torch._functorch._aot_autograd.schemas import (
     OutputType,
     PlainTensorMeta,
@@ -38,8 +35,6 @@ from torch._functorch._aot_autograd.schemas import (
 )
 from torch._guards import CompileContext, TracingContext, detect_fake_mode
 from torch._higher_order_ops.invoke_subgraph import invoke_subgraph
-from torch._inductor import codecache, inductor_prims
-from torch._inductor.output_code import OutputCode
 from torch._ops import OpOverload, OpOverloadPacket
 from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch._subclasses.fake_tensor import (
@@ -69,7 +64,6 @@ from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 __all__ = [
     "READ_IN_PLACE",
-    "BypassAOTAutogradCache",
     "CleanDiv",
     "CompileContext",
     "DataDependentOutputException",
@@ -84,7 +78,6 @@ __all__ = [
     "ModularIndexing",
     "OpOverload",
     "OpOverloadPacket",
-    "OutputCode",
     "OutputType",
     "PlainTensorMeta",
     "PythonMod",
@@ -96,7 +89,8 @@ __all__ = [
     "UnsupportedOperatorException",
     "ViewAndMutationMeta",
     "all_schemas",
-    "aot_autograd",
+    "composite_decomposition",
+    "composite_ops",
     "core_aten_decompositions",
     "decomposition_table",
     "detect_fake_mode",
@@ -109,13 +103,12 @@ __all__ = [
     "has_kernel_for_key",
     "hides_aliases",
     "invoke_subgraph",
+    "is_unbacked",
     "make_fx",
-    "make_learning_rates_inputs",
     "memory_id",
     "nop_decomposition",
     "preserve_composites",
     "pytree",
-    "recompile_reason",
     "replace_rnn_helper",
     "rnn_helper",
     "run_and_save_rng_state",
@@ -123,10 +116,7 @@ __all__ = [
     "schema_of",
     "set_codegen_of",
     "symbol_is_type",
-    "traces_in",
-    "undisabled",
     "unset_fake_temporarily",
-    "without_inductor_backends",
 ]
 
 # Why each imported name is needed, where a function below does not say so:
@@ -135,14 +125,13 @@ __all__ = [
 # all_schemas: the only list of every registered op; `aten._foreach_*` is found in it.
 # has_kernel, has_kernel_for_key, DispatchKey: tell a composite op, which PyTorch expands before any
 #   decomposition table is asked.
+# composite_ops, composite_decomposition: of an exported program, PyTorch decomposes a composite op
+#   only where the table says how.
 # hides_aliases: composite ops whose schemas claim to be functional and are not (`dropout`, ...).
 # core_aten_decompositions, decomposition_table: PyTorch's own decompositions, all and core ATen's.
 #   `torch.export.default_decompositions` is another set, made for exported programs.
-# aot_autograd: the only entry to AOTAutograd for the backend of `torch.compile`.
 # functorch_config: asks AOTAutograd to compile the backward at once, and its cache to keep graphs.
-# OutputCode, SerializableAOTDispatchCompiler, BypassAOTAutogradCache: how AOTAutograd's cache takes
-#   a compiled graph, and is told that it cannot keep one. An `OutputCode` also sets `_boxed_call`
-#   of itself: AOTAutograd then passes its arguments in one list.
+# SerializableAOTDispatchCompiler: how AOTAutograd's cache is told of a compiler it may keep from.
 # TracingContext, ViewAndMutationMeta, OutputType, PlainTensorMeta: what AOTAutograd's own wrapper
 #   does at a call; where it does nothing, a call goes to the compiled graph directly. It also tells
 #   which results the wrapper makes anew as views.
@@ -162,9 +151,6 @@ __all__ = [
 # from_dlpack: `torch.from_dlpack` is a Python function around it whose checks cost more than the
 #   rest of a small call.
 
-fma = inductor_prims.fma
-"""Inductor's fused multiply-add, which PyTorch's decompositions of optimizers use."""
-
 nop_decomposition = decompositions.nop_decomposition
 """PyTorch's decomposition of `lift_fresh` and the like, which turns real tensors to fake ones."""
 
@@ -183,6 +169,15 @@ def schema_of(op: OpOverload) -> torch.FunctionSchema:
     return op._schema
 
 
+def fma() -> OpOverload | None:
+    """Inductor's fused multiply-add, which Dynamo emits for the ops of optimizers.
+
+    None while nobody has imported Inductor: no graph can hold it then.
+    """
+    prims = sys.modules.get("torch._inductor.inductor_prims")
+    return None if prims is None else prims.fma
+
+
 def preserve_composites(ops: Iterable[OpOverload]) -> contextlib.AbstractContextManager[None]:
     """Inside, PyTorch does not expand these composite ops while it traces.
 
@@ -190,6 +185,14 @@ def preserve_composites(ops: Iterable[OpOverload]) -> contextlib.AbstractContext
     every thread; Dynamo compiles in one thread at a time.
     """
     return _override_composite_implicit_decomp(dict.fromkeys(ops, _special_op_to_preserve_cia))
+
+
+# --- sizes ------------------------------------------------------------------------------------
+
+
+def is_unbacked(symbol: sympy.Symbol) -> bool:
+    """Whether a symbol stands for a number that the data decides, not the shapes of the inputs."""
+    return symbol_is_type(symbol, (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT))
 
 
 # --- tensors ----------------------------------------------------------------------------------
@@ -200,12 +203,7 @@ def memory_id(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-# --- functions and graphs ---------------------------------------------------------------------
-
-
-def undisabled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` without the wrapper of `torch.compiler.disable`, if it has one."""
-    return getattr(function, "_torchdynamo_orig_callable", function)
+# --- graphs -----------------------------------------------------------------------------------
 
 
 def set_codegen_of(target: fx.Graph, source: fx.Graph) -> None:
@@ -244,120 +242,3 @@ def replace_rnn_helper(helper: Callable[..., Any]) -> Iterator[None]:
         yield
     finally:
         _rnn_helper.reset(token)
-
-
-_without_backends: ContextVar[bool] = ContextVar("without_inductor_backends", default=False)
-_register_backends = codecache.init_backend_registration
-
-
-def _register_backends_if_wanted() -> None:
-    if not _without_backends.get():
-        _register_backends()
-
-
-class _PassesIfWanted(UserDict[str, Any]):
-    """Inductor's table of passes per device, empty for the keys that we make."""
-
-    def __init__(self, passes: dict[str, Any]) -> None:
-        self.data = passes  # not a copy: inductor adds to it later
-
-    def values(self) -> ValuesView[Any]:
-        return ValuesView({} if _without_backends.get() else self.data)
-
-
-codecache.init_backend_registration = _register_backends_if_wanted  # type: ignore[assignment]
-codecache.custom_backend_passes = _PassesIfWanted(  # type: ignore[assignment]
-    codecache.custom_backend_passes
-)
-
-
-@contextlib.contextmanager
-def without_inductor_backends() -> Iterator[None]:
-    """Inside, keys of AOTAutograd's cache do not name inductor's code generators, in this thread.
-
-    To name them PyTorch imports them all: a second, for modules that this backend never uses.
-    """
-    token = _without_backends.set(True)
-    try:
-        yield
-    finally:
-        _without_backends.reset(token)
-
-
-class TraceStore(Protocol):
-    """Where AOTAutograd's cache keeps what it traced."""
-
-    traces: Path
-
-    def add_trace(self, key: str, content: bytes) -> None:
-        """Write an entry as a file in the folder `traces / key`, whatever its name."""
-
-
-_trace_store: ContextVar[TraceStore | None] = ContextVar("traces_in", default=None)
-_inductor_folder = AOTAutogradCache._get_tmp_dir
-_write_for_inductor = AOTAutogradCache._write_to_local_cache
-
-
-def _chosen_folder(cls: type[AOTAutogradCache]) -> str:
-    store = _trace_store.get()
-    return _inductor_folder() if store is None else str(store.traces)
-
-
-def _write_where_chosen(key: str, content: bytes) -> None:
-    store = _trace_store.get()
-    if store is None:
-        _write_for_inductor(key, content)
-    else:
-        store.add_trace(key, content)
-
-
-AOTAutogradCache._get_tmp_dir = classmethod(_chosen_folder)  # type: ignore[assignment]
-AOTAutogradCache._write_to_local_cache = staticmethod(_write_where_chosen)  # type: ignore[method-assign]
-
-
-@contextlib.contextmanager
-def traces_in(store: TraceStore) -> Iterator[None]:
-    """Inside, AOTAutograd's cache reads from `store` and writes to it, in this thread.
-
-    Its entries are pickles, which can run any code. By default they are in a folder of the temp
-    folder with a name that another user can guess and make first.
-    """
-    token = _trace_store.set(store)
-    try:
-        yield
-    finally:
-        _trace_store.reset(token)
-
-
-_track_scalar = dynamo_builder.process_automatic_dynamic
-_DYNAMIC_RATES: set[str] = set()
-
-
-def _track_learning_rate(
-    tx: Any, name: str, entry: FrameStateSizeEntry, **how: Any
-) -> FrameStateSizeEntry:
-    found = _track_scalar(tx, name, entry, **how)
-    backend = getattr(tx.output.compiler_fn, "compiler_name", None)
-    is_rate = name.endswith("['lr']") and isinstance(entry.scalar, float)
-    if is_rate and backend in _DYNAMIC_RATES:
-        return dataclasses.replace(found, scalar=auto_dynamic)
-    return found
-
-
-dynamo_builder.process_automatic_dynamic = _track_learning_rate
-
-
-def make_learning_rates_inputs(backend: str) -> None:
-    """From now on, a float learning rate is an input in what Dynamo traces for this backend.
-
-    Dynamo compiles a float in as a constant, and makes it an input once it has changed: with a
-    scheduler, the first two steps of a training are two compiles.
-    """
-    _DYNAMIC_RATES.add(backend)
-
-
-def recompile_reason() -> str | None:
-    """The guard that failed, if Dynamo is tracing a function again; only its metrics tell it."""
-    metrics = get_metrics_context()
-    reason = metrics._metrics.get("recompile_reason") if metrics.in_progress() else None
-    return reason if isinstance(reason, str) else None

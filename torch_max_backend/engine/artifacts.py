@@ -18,6 +18,7 @@ import hashlib
 import os
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,10 +115,10 @@ class ArtifactStore:
         """Every traced graph, the oldest first."""
         yield from _files(self.traces.glob("*/*"))
 
-    def graphs_of(self, artifact: Artifact) -> int:
-        """How many graphs point to an artifact."""
-        name = artifact.path.name
-        return sum(entry.read_text().startswith(name) for entry in self.graphs.glob("*"))
+    def graphs_by_artifact(self) -> Counter[str]:
+        """How many graphs point to each artifact, by its file's name."""
+        entries = (entry.read_text() for entry in self.graphs.glob("*"))
+        return Counter(entry.partition(" ")[0] for entry in entries)
 
     def size(self) -> int:
         """Bytes of all artifacts and traced graphs."""

@@ -8,9 +8,10 @@ import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from torch_max_backend.compat.torch import OpOverload
-from torch_max_backend.lowering.registry import Entry
+from torch_max_backend.engine.targets import NATIVE
 
 _PACKAGE = Path(__file__).parent.parent
 CODE = ("compat", "program", "lowering")
@@ -40,12 +41,26 @@ def machine() -> str:
     return f"{platform.machine()} {hashlib.sha256(str(sorted(lines)).encode()).hexdigest()[:16]}"
 
 
-def context(lowerings: Mapping[OpOverload, Entry], kernels: Sequence[Path]) -> str:
-    """The part of a graph's key that its own text does not tell.
+@functools.cache
+def gpus() -> str:
+    """The kind of GPU that code is compiled for, if MAX finds one: all of a machine are equal."""
+    from max import driver
+
+    if not driver.accelerator_count():
+        return ""
+    return f"{driver.accelerator_api()} {driver.accelerator_architecture_name()}"
+
+
+def context(
+    lowerings: Mapping[OpOverload, Any], kernels: Sequence[Path], target: str = NATIVE
+) -> str:
+    """The part of a graph's key that its own text does not tell; `target` is the CPU it is for.
 
     A user's lowering has no version: the function object stands for itself, in this process only.
     """
-    own = [f"max {version('max')}", f"torch {version('torch')}", sources(), machine()]
+    cpu = machine() if target == NATIVE else target
+    own = [f"max {version('max')}", f"torch {version('torch')}", sources(), cpu]
     own += [path.name for path in kernels]
+    own += [gpus()] if gpus() else []
     own += [f"{op} by {id(e.lowering)}" for op, e in lowerings.items() if not e.builtin]
     return "\n".join(own)

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from max.engine import Model
 
 from torch_max_backend import flags
 from torch_max_backend.engine import fingerprint
+from torch_max_backend.engine.targets import NATIVE
 from torch_max_backend.errors import MaxCompilerError
-from torch_max_backend.lowering import graph_builder
 from torch_max_backend.observe.profiling import timed
 from torch_max_backend.program import BoxedCall, Kind, Output, Program, TensorOutput, inverse
-from torch_max_backend.runtime.call import boxed_call
+from torch_max_backend.runtime.call import Execute, WrapExecute, boxed_call
 from torch_max_backend.runtime.returned_views import view_restorer
 
 
@@ -41,6 +42,17 @@ class LoadedArtifact:
         self.models = models
 
 
+@runtime_checkable
+class Observer(Protocol):
+    """Sees the calls of graphs. It is put around what a call runs; a call asks for nobody."""
+
+    def around_call(self, graph: CompiledGraph, run: BoxedCall) -> BoxedCall:
+        """What is called instead of `run`."""
+
+    def around_execute(self, graph: CompiledGraph, execute: Execute) -> Execute:
+        """What runs the model instead of `execute`."""
+
+
 class CompiledGraph:
     """Runs on PyTorch while it is queued, on MAX once it is ready.
 
@@ -56,13 +68,18 @@ class CompiledGraph:
         what: str = "",
         kind: Kind = Kind.INFERENCE,
         may_fall_back: bool = False,
+        target: str = NATIVE,
+        has_code: bool = False,
     ) -> None:
         self.program = program
+        self.target = target
+        """The CPU that its code is for."""
         self.kernels = tuple(kernels)
         self.what = what
         self.kind = kind
-        self.lowerings = graph_builder.lowerings(program)
-        self.key = program.key(fingerprint.context(self.lowerings, kernels))
+        self.lowerings = {} if has_code else _lowerings(program)
+        """Empty if its code came with it, as that of a package does: it is never lowered."""
+        self.key = program.key(fingerprint.context(self.lowerings, kernels, target))
         self.portable = all(entry.builtin for entry in self.lowerings.values())
         """Another process may find it: its key depends on nothing of this process alone."""
         self.may_fall_back = may_fall_back
@@ -78,6 +95,14 @@ class CompiledGraph:
         self.artifact: LoadedArtifact | None = None
         """Keeps the artifact loaded that the model came from."""
         self.run: BoxedCall = self._eager
+        self._unobserved: BoxedCall | None = None
+        """What a call runs on MAX when nobody looks."""
+        self._wrap_execute: WrapExecute | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the MAX graph."""
+        return f"graph_{self.key[:24]}"
 
     def queue(self, *, called_meanwhile: bool) -> None:
         """Wait for the compiler; `called_meanwhile` if calls may run on PyTorch until then."""
@@ -87,11 +112,22 @@ class CompiledGraph:
     def ready(self, model: Model, artifact: LoadedArtifact | None = None) -> None:
         """From the next call on, run on MAX; `artifact` is kept as long as this graph."""
         self._expect(State.QUEUED)
-        run = boxed_call(self.program, model)
+        run, self._wrap_execute = boxed_call(self.program, model)
         if self.kind is Kind.BACKWARD and self._called_before_ready:
             run = _in_tier_of_forward(self._eager, run)
         self.model, self.artifact, self.state = model, artifact, State.READY
-        self.run = timed(run, self.what) if flags.profile() else run
+        self.run = self._unobserved = timed(run, self.what) if flags.profile() else run
+
+    def observe(self, observer: Observer | None) -> None:
+        """From the next call on, let `observer` see the calls, or nobody; a graph that is ready."""
+        if self._unobserved is None or self._wrap_execute is None:
+            return
+        if observer is None:
+            self._wrap_execute(None)
+            self.run = self._unobserved
+        else:
+            self._wrap_execute(partial(observer.around_execute, self))
+            self.run = observer.around_call(self, self._unobserved)
 
     def fail(self, error: MaxCompilerError) -> None:
         """MAX could not compile it: calls go on running on PyTorch."""
@@ -100,7 +136,7 @@ class CompiledGraph:
 
     def leave_max(self) -> None:
         """Run on PyTorch from now on: in a forked child, where MAX's threads are missing."""
-        self.run = self._eager
+        self.run, self._unobserved = self._eager, None
 
     def _expect(self, state: State) -> None:
         if self.state is not state:
@@ -129,6 +165,13 @@ class CompiledGraph:
             return results[0] if single else results
 
         return call
+
+
+def _lowerings(program: Program) -> dict[Any, Any]:
+    # Imported here: a process that only runs compiled code does without them.
+    from torch_max_backend.lowering import graph_builder
+
+    return graph_builder.lowerings(program)
 
 
 class PartitionedGraph:

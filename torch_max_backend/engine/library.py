@@ -59,6 +59,14 @@ class Library:
             self._loaded[path] = artifact
         return Found(artifact.models[index], artifact)
 
+    def stored(self, graph: CompiledGraph) -> tuple[bytes, int] | None:
+        """The artifact on disk that holds a graph, and the graph's place in it."""
+        store = artifacts.default_store()
+        if not graph.portable or not store.limit:
+            return None
+        found = store.find(graph.key)
+        return None if found is None else (found[0].read_bytes(), found[1])
+
     def add(self, graph: CompiledGraph) -> None:
         """Let equal graphs find a graph that is ready."""
         self._graphs[graph.key] = graph

@@ -31,8 +31,8 @@ from torch_max_backend.engine import compile_worker, compiler_process, crash_rep
 from torch_max_backend.engine.compile_worker import Job
 from torch_max_backend.engine.compiler_process import CompilerCrash, CompilerProcess, Limits
 from torch_max_backend.engine.graph import CompiledGraph
+from torch_max_backend.engine.targets import NATIVE
 from torch_max_backend.errors import EngineError, MaxCompilerError
-from torch_max_backend.lowering import graph_builder, mojo_kernels
 from torch_max_backend.observe import stats
 from torch_max_backend.observe.held_warnings import warn
 from torch_max_backend.observe.profiling import report, show_max_graph
@@ -58,7 +58,9 @@ class _Work:
     def job(self) -> Job:
         lowered = [graph.lowered for graph in self.graphs if graph.lowered is not None]
         assert len(lowered) == len(self.graphs)
-        return Job(lowered, [str(path) for path in _kernels(self.graphs)], self.verify)
+        target = self.graphs[0].target
+        cpu = "" if target == NATIVE else target
+        return Job(lowered, [str(path) for path in _kernels(self.graphs)], self.verify, cpu)
 
 
 class ModuleCompiler:
@@ -94,6 +96,8 @@ class ModuleCompiler:
 
     def lower(self, graphs: Sequence[CompiledGraph]) -> None:
         """Lower graphs that will be compiled, unless they are; raises the errors of lowerings."""
+        from torch_max_backend.lowering import mojo_kernels  # only a compile needs them
+
         for package in _kernels(graphs):
             mojo_kernels.precompile(package)
         with self._building:
@@ -125,7 +129,11 @@ class ModuleCompiler:
                 able.append(graph)
             except Exception as error:  # submitted to the background, where nobody lowered it
                 outcomes[graph.key] = _failure(graph, [str(error)], error)
-        self._compile([_Work(part) for part in _parts(able, processes())], keep, outcomes)
+        by_target: dict[str, list[CompiledGraph]] = {}
+        for graph in able:
+            by_target.setdefault(graph.target, []).append(graph)
+        works = [_Work(p) for group in by_target.values() for p in _parts(group, processes())]
+        self._compile(works, keep, outcomes)
         for graph in graphs:
             graph.lowered = None
         return [outcomes[graph.key] for graph in graphs]
@@ -256,10 +264,13 @@ def _start() -> CompilerProcess | None:
 
 
 def _lowered(graph: CompiledGraph) -> bytes:
-    name = f"graph_{graph.key[:24]}"
+    from torch_max_backend.lowering import graph_builder  # only a compile needs it
+
     try:
         module = Module()
-        built = graph_builder.build(graph.program, graph.lowerings, module, name, graph.kernels)
+        built = graph_builder.build(
+            graph.program, graph.lowerings, module, graph.name, graph.kernels
+        )
         show_max_graph(built)
         return bytecode_of(module)
     except MaxCompilerError:

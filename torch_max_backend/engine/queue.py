@@ -7,6 +7,7 @@ to wait for the same queue.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 import time
@@ -16,9 +17,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from weakref import WeakSet
 
+from max.engine import Model
+
 from torch_max_backend.compat.max import in_default_mlir_context
 from torch_max_backend.engine import artifacts, compile_history
-from torch_max_backend.engine.graph import CompiledGraph, State
+from torch_max_backend.engine.graph import CompiledGraph, LoadedArtifact, Observer, State
 from torch_max_backend.engine.library import Found, Library
 from torch_max_backend.engine.module_compiler import COMPILER, ModuleCompiler
 from torch_max_backend.errors import EngineError, FallbackWarning, MaxCompilerError
@@ -48,6 +51,14 @@ class Engine:
         self._deferred = 0
         self._graphs: WeakSet[CompiledGraph] = WeakSet()
         self._forked = False
+        self._observer: Observer | None = None
+
+    def observe(self, observer: Observer | None) -> None:
+        """Let `observer` see the calls of all graphs, also of those still to come; None: nobody."""
+        with self._lock:
+            self._observer = observer
+            for graph in list(self._graphs):
+                graph.observe(observer)
 
     def after_fork(self) -> None:
         """In a forked child: MAX's threads are missing, so everything runs on PyTorch."""
@@ -84,7 +95,7 @@ class Engine:
                 self._adopt(graph, model)
             else:
                 graph.queue(called_meanwhile=background or self.deferring)
-                self._graphs.add(graph)
+                self._watch(graph)
         with self._lock:
             self._pending.extend(missing)
 
@@ -109,6 +120,53 @@ class Engine:
         self._adopt(graph, model)
         return True
 
+    def adopt(self, graph: CompiledGraph, model: Model, artifact: LoadedArtifact) -> None:
+        """Make a graph ready with a model that was compiled elsewhere: of a package."""
+        if self._forked:
+            self._refuse([graph])
+            return
+        stats.count("graphs")
+        stats.count("nodes_on_max", graph.program.nodes)
+        self._adopt(graph, Found(model, artifact))
+
+    @in_default_mlir_context
+    def read(self, artifact: bytes) -> list[Model]:
+        """The models of an artifact, in the order of its graphs."""
+        return self._compiler.read(artifact)
+
+    @in_default_mlir_context
+    def artifacts_of(self, graphs: Sequence[CompiledGraph]) -> list[tuple[bytes, int]]:
+        """For each graph that is ready, the artifact that holds its code, and its place there.
+
+        What the store has lost meanwhile is compiled again.
+        """
+        found = {graph.key: self._library.stored(graph) for graph in graphs}
+        missing = {graph.key: graph for graph in graphs if found[graph.key] is None}
+
+        def keep(part: Sequence[CompiledGraph], artifact: bytes) -> None:
+            found.update((graph.key, (artifact, i)) for i, graph in enumerate(part))
+
+        outcomes = self._compiler.compile(list(missing.values()), keep) if missing else []
+        for outcome in outcomes:
+            if isinstance(outcome, MaxCompilerError):
+                raise outcome
+        return [known for graph in graphs if (known := found[graph.key]) is not None]
+
+    def stored_modules(self) -> dict[str, tuple[list[str | None], bytes]]:
+        """The stored Modules of this process's graphs by name: keys in order, and the code."""
+        with self._lock:
+            graphs = [graph for graph in self._graphs if graph.state is State.READY]
+        found: dict[str, tuple[list[str | None], bytes]] = {}
+        for graph in graphs:
+            if (stored := self._library.stored(graph)) is None:
+                continue
+            artifact, place = stored
+            name = hashlib.sha256(artifact).hexdigest()
+            keys, _ = found.setdefault(name, ([], artifact))
+            keys.extend([None] * (place + 1 - len(keys)))
+            keys[place] = graph.key
+        return found
+
     @in_default_mlir_context
     def check(self, graph: CompiledGraph) -> None:
         """Raise the errors of a graph's lowerings, unless it was compiled before; queue nothing."""
@@ -118,8 +176,14 @@ class Engine:
     def _adopt(self, graph: CompiledGraph, found: Found) -> None:
         stats.count("cache_hits")
         graph.ready(found.model, found.artifact)
-        self._graphs.add(graph)
+        self._watch(graph)
         self._library.add(graph)
+
+    def _watch(self, graph: CompiledGraph) -> None:
+        with self._lock:
+            self._graphs.add(graph)
+            if self._observer is not None:
+                graph.observe(self._observer)
 
     def _refuse(self, graphs: Sequence[CompiledGraph]) -> None:
         for graph in graphs:
@@ -260,6 +324,7 @@ class Engine:
                 graph.fail(outcome)
             else:
                 graph.ready(outcome)
+                self._watch(graph)
                 self._library.add(graph)
         _report_failures([graph for graph in graphs if graph.state is State.FAILED])
 

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import fx
 
+from torch_max_backend.compat.dynamo import aot_autograd
 from torch_max_backend.compat.torch import (
     TracingContext,
     ViewAndMutationMeta,
-    aot_autograd,
     functorch_config,
     preserve_composites,
 )
@@ -53,7 +53,7 @@ def _compiler(graphs: GraphCompiler, kind: Kind) -> Any:
         context = TracingContext.try_get()
         meta = None if context is None else context.fw_metadata
         views = returned_views(gm, remade_results(meta, kind), kept_results(meta, kind))
-        return graphs.compile(gm, kind, _static_inputs(kind, meta), views)
+        return graphs.compile(gm, kind, _static_inputs(kind, meta), views, _saved(gm, kind, meta))
 
     return aot_cache.cacheable(compile_graph)
 
@@ -61,6 +61,15 @@ def _compiler(graphs: GraphCompiler, kind: Kind) -> Any:
 def _static_inputs(kind: Kind, meta: ViewAndMutationMeta | None) -> Sequence[int]:
     """Positions of the parameters and buffers among the arguments of the graph being compiled."""
     return () if kind is Kind.BACKWARD or meta is None else meta.static_input_indices
+
+
+def _saved(gm: fx.GraphModule, kind: Kind, meta: ViewAndMutationMeta | None) -> int:
+    """How many of the last results of a trained forward nobody but its backward reads."""
+    if kind is not Kind.FORWARD or meta is None:
+        return 0
+    results = gm.graph.output_node().args[0]
+    assert isinstance(results, (list, tuple))
+    return len(results) - meta.num_forward
 
 
 def _whole_composites() -> contextlib.AbstractContextManager[None]:

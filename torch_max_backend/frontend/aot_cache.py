@@ -17,17 +17,22 @@ from typing import Any
 import torch
 from torch import fx
 
-from torch_max_backend.compat.torch import (
+from torch_max_backend.compat.dynamo import (
     BypassAOTAutogradCache,
     OutputCode,
+    claim_what_it_takes,
+    has_unpicklable_views,
+    traces_in,
+    undisabled,
+    without_inductor_backends,
+)
+from torch_max_backend.compat.torch import (
     OutputType,
     PlainTensorMeta,
     SerializableAOTDispatchCompiler,
     TracingContext,
+    ViewAndMutationMeta,
     functorch_config,
-    traces_in,
-    undisabled,
-    without_inductor_backends,
 )
 from torch_max_backend.engine import artifacts, fingerprint
 from torch_max_backend.engine.graph import CompiledGraph, PartitionedGraph
@@ -65,13 +70,23 @@ class CacheableGraph(OutputCode):
         """Nothing to drop: only the parts are pickled."""
 
     def post_compile(self, example_inputs: Any, constants: Any, graph_kwargs: Any) -> None:
-        """Called for an entry that was found: get the model, or pass the entry over."""
+        """Called for an entry that was found: get the model, or pass the entry over.
+
+        A function that `aot_compile` saved is such an entry too, and there is nothing to trace
+        again: it is compiled from its program.
+        """
         program, kernels, what, kind, _ = self.parts
         graph = CompiledGraph(program, interpreted(program), kernels, what, kind)
+        made = _MADE.get(None)
         if not ENGINE.find(graph):
-            raise BypassAOTAutogradCache("its compiled graphs are no longer in the artifact store")
+            if made is not None:
+                raise BypassAOTAutogradCache("its compiled graphs are not in the artifact store")
+            ENGINE.submit([graph])
+            if not ENGINE.deferring:
+                ENGINE.flush()
         self.graph = graph
-        _MADE.get().append(self)
+        if made is not None:
+            made.append(self)
 
     def set_triton_bundle(self, triton_bundle: Any) -> None:
         """There is no Triton here."""
@@ -81,18 +96,19 @@ _MADE: ContextVar[list[OutputCode]] = ContextVar("graphs of the function that is
 
 
 class PassingGraph(OutputCode):
-    """A graph in parts: AOTAutograd's cache is told that it cannot be kept."""
+    """A graph that AOTAutograd's cache is told not to keep, and why."""
 
-    def __init__(self, graph: PartitionedGraph) -> None:
+    def __init__(self, graph: CompiledGraph | PartitionedGraph, reason: str) -> None:
         self._boxed_call = True
         self.graph = graph
+        self.reason = reason
 
     def __call__(self, args: list[Any]) -> list[Any]:  # type: ignore[override]
         return self.graph.run(args)
 
     def prepare_for_serialization(self) -> None:
         """AOTAutograd catches this, and keeps nothing."""
-        raise BypassAOTAutogradCache("a part of it runs on PyTorch")
+        raise BypassAOTAutogradCache(self.reason)
 
 
 def cacheable(compile_graph: CompileGraph) -> Any:
@@ -100,11 +116,15 @@ def cacheable(compile_graph: CompileGraph) -> Any:
 
     def compile_cacheable(gm: fx.GraphModule, inputs: Sequence[Any]) -> OutputCode:
         graph = compile_graph(gm, inputs)
-        made = (
-            PassingGraph(graph)
-            if isinstance(graph, PartitionedGraph)
-            else CacheableGraph(graph, _is_plain(graph.kind))
-        )
+        context = TracingContext.try_get()
+        meta = None if context is None else context.fw_metadata
+        made: OutputCode
+        if isinstance(graph, PartitionedGraph):
+            made = PassingGraph(graph, "a part of it runs on PyTorch")
+        elif meta is not None and has_unpicklable_views(meta):
+            made = PassingGraph(graph, "PyTorch would not keep its views intact")
+        else:
+            made = CacheableGraph(graph, _is_plain(graph.kind, meta))
         _MADE.get().append(made)
         return made
 
@@ -119,14 +139,12 @@ def usable() -> bool:
     return bool(store.limit) and MAPPING_TORCH_ATEN_TO_MAX.is_builtin()
 
 
-def _is_plain(kind: Kind) -> bool:
+def _is_plain(kind: Kind, meta: ViewAndMutationMeta | None) -> bool:
     """Whether AOTAutograd's own wrapper has nothing to do at a call.
 
     Its work is to apply mutations, to make outputs views of inputs again, to unpack tensor
     subclasses, to carry gradients. An inference graph usually needs none of it.
     """
-    context = TracingContext.try_get()
-    meta = None if context is None else context.fw_metadata
     if kind is not Kind.INFERENCE or meta is None:
         return False
     subclasses = (*meta.subclass_inp_meta, *meta.subclass_fw_graph_out_meta)
@@ -146,8 +164,11 @@ def direct_call(
     function: Callable[..., Any], made: Sequence[OutputCode], inputs: Sequence[Any]
 ) -> Callable[..., Any]:
     """`function`, or the compiled graph itself where AOTAutograd's wrapper has nothing to do."""
+    if functorch_config.bypass_autograd_cache_key:  # `aot_compile`, which serializes the wrapper
+        return function
     # AOTAutograd hides its function from Dynamo, and Dynamo hides it again: once is enough.
     wrapped = undisabled(function)
+    claim_what_it_takes(wrapped)
     if len(made) != 1 or not isinstance(made[0], CacheableGraph):
         return wrapped
     program, *_, plain = made[0].parts

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import operator
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -177,8 +179,30 @@ def _proved_numbers(env: ShapeEnv) -> dict[sympy.Expr, int]:
     return proved
 
 
+_META_IS_CPU: ContextVar[bool] = ContextVar("meta tensors stand for tensors on the CPU")
+
+
+@contextlib.contextmanager
+def meta_stands_for_cpu() -> Iterator[None]:
+    """Inside, tensors on the meta device are imported as if they were on the CPU.
+
+    `explain` can then tell of a model without memory what becomes of it with weights.
+    """
+    token = _META_IS_CPU.set(True)
+    try:
+        yield
+    finally:
+        _META_IS_CPU.reset(token)
+
+
+def _device(device: torch.device) -> torch.device:
+    if device.type == "meta" and _META_IS_CPU.get(False):
+        return torch.device("cpu")
+    return device
+
+
 def _spec(value: torch.Tensor) -> TensorSpec:
-    return TensorSpec(tuple(map(expression, value.shape)), value.dtype, value.device)
+    return TensorSpec(tuple(map(expression, value.shape)), value.dtype, _device(value.device))
 
 
 def _in_real_numbers(tensor: torch.Tensor) -> torch.Tensor:
@@ -220,7 +244,7 @@ def _tensor_input(name: str, value: torch.Tensor, static: bool) -> TensorInput:
     if not value.is_complex():
         return TensorInput(name, _spec(value), memory_order(value), static)
     dtype = value.dtype.to_real()
-    spec = TensorSpec((*map(expression, value.shape), 2), dtype, value.device)
+    spec = TensorSpec((*map(expression, value.shape), 2), dtype, _device(value.device))
     return TensorInput(name, spec, None, static, is_complex=True)
 
 
@@ -279,7 +303,7 @@ def _argument(value: Any) -> Any:
         return [_argument(item) for item in value]
     if isinstance(value, dict):
         return {key: _argument(item) for key, item in value.items()}
-    return value
+    return _device(value) if isinstance(value, torch.device) else value
 
 
 def call_of(node: fx.Node) -> Call:

@@ -1,6 +1,7 @@
 """The seam between front ends and the rest: a functional ATen graph to what runs it.
 
-A front end (torch.compile by way of AOTAutograd today) delivers a `torch.fx.GraphModule` that
+A front end (`torch.compile` by way of AOTAutograd, an exported program) delivers a
+`torch.fx.GraphModule` that
 
 1. calls ATen ops, or ops with a row in `MAPPING_TORCH_ATEN_TO_MAX`, decomposed by
    `registry.decomposition_table()`;
@@ -16,17 +17,18 @@ and may be changed in place.
 
 from __future__ import annotations
 
-import warnings
+import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from torch import fx
 
 from torch_max_backend.compat.torch import OpOverload
 from torch_max_backend.engine.graph import CompiledGraph, PartitionedGraph
 from torch_max_backend.engine.queue import ENGINE
+from torch_max_backend.engine.targets import NATIVE, Target
 from torch_max_backend.errors import (
     FallbackWarning,
     LoweringError,
@@ -43,13 +45,46 @@ from torch_max_backend.frontend.partition import Partition, divide
 from torch_max_backend.frontend.returned_views import Views
 from torch_max_backend.frontend.strided_views import read_whole_memory
 from torch_max_backend.frontend.support import Reason, unsupported_error, unsupported_nodes
+from torch_max_backend.lowering import mojo_kernels
 from torch_max_backend.lowering.registry import decomposition_table
 from torch_max_backend.observe import profiling, stats
+from torch_max_backend.observe.held_warnings import warn
 from torch_max_backend.program import BoxedCall, Kind, Program, passes
+from torch_max_backend.program.passes.pack_weights import packing_for
 from torch_max_backend.runtime.eager import eager_call, followed_by
 from torch_max_backend.runtime.returned_views import with_views
 
 Runnable = CompiledGraph | PartitionedGraph
+
+
+@runtime_checkable
+class Queue(Protocol):
+    """Where graphs go: the engine's, or one that only looks at them."""
+
+    def submit(self, graphs: Sequence[CompiledGraph], *, background: bool = False) -> None:
+        """Lower and queue graphs; raises the errors of their lowerings."""
+
+    def flush_in_background(self) -> None:
+        """Compile what waits, in a thread."""
+
+
+@runtime_checkable
+class Watch(Protocol):
+    """Is told what becomes of graphs: `explain` compiles nothing, and reports this."""
+
+    def unit_begins(self) -> None:
+        """A function of the front end's, whose graphs are compiled together."""
+
+    def begin(self, gm: fx.GraphModule, kind: Kind) -> None:
+        """A graph, normalized. What is told next is about it; of several tries, the last counts."""
+
+    def program(
+        self, gm: fx.GraphModule, steps: Sequence[passes.Step], graph: CompiledGraph
+    ) -> None:
+        """The graph, or a part of it that MAX runs, and what the passes did to it."""
+
+    def divided(self, parts: Partition, on_torch: Mapping[str, Reason]) -> None:
+        """The graph runs in parts, all of which were told."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +93,24 @@ class GraphCompiler:
 
     options: Options
     kernels: Sequence[Path]
+    queue: Queue = ENGINE
+    watch: Watch | None = None
+    target: Target | None = None
+    """The CPU to compile for; None is the CPU of this machine."""
+
+    @classmethod
+    def prepared(cls, options: Options, target: Target | None = None) -> GraphCompiler:
+        """A compiler with its Mojo kernels ready."""
+        kernels = mojo_kernels.packages(options.kernels)
+        if not options.tiered:  # else the background's work; errors of the user's kernels come here
+            for package in kernels:
+                mojo_kernels.precompile(package)
+        return cls(options, kernels, target=target)
+
+    def finish(self) -> None:
+        """Compile what waits, unless it is compiled in the background or with others."""
+        if not self.options.tiered and not ENGINE.deferring:
+            ENGINE.flush()
 
     def compile(
         self,
@@ -65,11 +118,13 @@ class GraphCompiler:
         kind: Kind,
         static_inputs: Collection[int] = (),
         views: Views | None = None,
+        saved: int = 0,
     ) -> Runnable:
         """What runs `gm`: on MAX, or on MAX and PyTorch in turns.
 
         `static_inputs` are the positions of the parameters and buffers among its arguments, `views`
-        the results that are returned as views. The graph is queued: `ENGINE.flush` compiles it
+        the results that are returned as views, `saved` how many of the last results nobody but the
+        backward reads. The graph is queued: `ENGINE.flush` compiles it
         together with all others that wait.
         """
         profiling.show_graph(gm, kind.value)
@@ -83,9 +138,11 @@ class GraphCompiler:
                 raise unsupported_error(gm, errors)
         while True:
             try:
+                if self.watch is not None:
+                    self.watch.begin(gm, kind)
                 if on_torch:
                     return self._in_parts(gm, kind, static, on_torch, views or {})
-                return self._whole(gm, kind, static, views or {})
+                return self._whole(gm, kind, static, views or {}, saved)
             except MaxCompilerError as error:
                 # A user's own lowering that fails is a bug to be seen, not a gap to be filled,
                 # and so is a pass of ours that breaks the program.
@@ -98,10 +155,10 @@ class GraphCompiler:
                 on_torch.update(culprits)
 
     def _whole(
-        self, gm: fx.GraphModule, kind: Kind, static: Collection[str], views: Views
+        self, gm: fx.GraphModule, kind: Kind, static: Collection[str], views: Views, saved: int
     ) -> CompiledGraph:
-        graph = self.graph(gm, kind, static, views)
-        ENGINE.submit([graph], background=self.options.tiered)
+        graph = self.graph(gm, kind, static, views, saved)
+        self.queue.submit([graph], background=self.options.tiered)
         return graph
 
     def _in_parts(
@@ -121,8 +178,11 @@ class GraphCompiler:
             single = _return_tuple(island)
             islands[name] = self.graph(island, kind, static)
             calls[name] = islands[name].as_function(single=single)
-        ENGINE.submit(list(islands.values()), background=self.options.tiered)
-        _report(parts, on_torch)
+        self.queue.submit(list(islands.values()), background=self.options.tiered)
+        if self.watch is None:
+            _report(parts, on_torch)
+        else:
+            self.watch.divided(parts, on_torch)
         split = with_views(eager_call(_with_calls(parts.top, calls)), inputs, views)
         waiting = with_views(self._waiting(gm), inputs, views)
         return PartitionedGraph(split, waiting, list(islands.values()), kind)
@@ -133,7 +193,7 @@ class GraphCompiler:
         In tiers the background begins after the first call: it would slow down the first answer.
         """
         eager = eager_call(gm)
-        return followed_by(eager, ENGINE.flush_in_background) if self.options.tiered else eager
+        return followed_by(eager, self.queue.flush_in_background) if self.options.tiered else eager
 
     def graph(
         self,
@@ -141,12 +201,19 @@ class GraphCompiler:
         kind: Kind,
         static: Collection[str] = (),
         views: Views | None = None,
+        saved: int = 0,
     ) -> CompiledGraph:
         """`gm`, all of which MAX can run, as the engine takes it; `static` names its parameters."""
-        program = self.program(gm, kind, static, views)
+        steps: list[passes.Step] = []
+        program = self.program(gm, kind, static, views, steps, saved)
         what = profiling.describe(gm, kind.value)
         may_fall_back = self.options.may_fall_back
-        return CompiledGraph(program, self._waiting(gm), self.kernels, what, kind, may_fall_back)
+        waiting = self._waiting(gm)
+        target = NATIVE if self.target is None else self.target.name
+        graph = CompiledGraph(program, waiting, self.kernels, what, kind, may_fall_back, target)
+        if self.watch is not None:
+            self.watch.program(gm, steps, graph)
+        return graph
 
     def program(
         self,
@@ -154,11 +221,15 @@ class GraphCompiler:
         kind: Kind,
         static: Collection[str] = (),
         views: Views | None = None,
+        steps: list[passes.Step] | None = None,
+        saved: int = 0,
     ) -> Program:
-        """`gm` as a program, after the passes for its kind."""
+        """`gm` as a program, after the passes for its kind, which are appended to `steps`."""
         placeholders = [node.name for node in gm.graph.find_nodes(op="placeholder")]
         positions = [i for i, name in enumerate(placeholders) if name in static]
-        return passes.run(import_fx(gm, positions, views), kind, self.options)
+        imported = dataclasses.replace(import_fx(gm, positions, views), saved=saved)
+        with packing_for(None if self.target is None else self.target.features):
+            return passes.run(imported, kind, self.options, steps)
 
 
 def normalized(
@@ -216,4 +287,4 @@ def _report(parts: Partition, on_torch: Mapping[str, Reason]) -> None:
         if isinstance(node.target, OpOverload):
             lines.append(f"  {how_to_add(node.target)}")
         lines.append('  to raise an error instead: options={"fallback": "error"}')
-        warnings.warn("\n".join(lines), FallbackWarning, stacklevel=2)
+        warn("\n".join(lines), FallbackWarning, source)

@@ -66,6 +66,7 @@ def returned_views(
         return {}
     outputs: Sequence[Any] = gm.graph.output_node().args[0]  # type: ignore[assignment]
     arguments = _owners(gm)
+    written = {n.args[1]: n.args[0] for n in gm.graph.nodes if is_mutation(n)}
     found = {}
     for position, base_position in {**dict.fromkeys(kept), **remade}.items():
         value = _tensor(outputs[position])
@@ -74,6 +75,8 @@ def returned_views(
         if base_position is None:
             base, owner = arguments.get(memory_id(value), (None, ""))
             name: str | int = owner
+            if base is None and (again := _of_argument(outputs[position], written)) is not None:
+                value, base, name = again
         else:
             base, name = _tensor(outputs[base_position]), base_position
         view = None if base is None else _view(value, base, name)
@@ -98,6 +101,35 @@ def _owners(gm: fx.GraphModule) -> dict[int, tuple[torch.Tensor, str]]:
             if _numbers(value.stride()) == _numbers(argument.stride()):
                 found[memory_id(value)] = value, node.args[0].name
     return found
+
+
+def _of_argument(
+    result: fx.Node, written: Mapping[Any, fx.Node]
+) -> tuple[torch.Tensor, torch.Tensor, str] | None:
+    """A view of a value that is written to an argument, as a view of the argument itself.
+
+    The strides of the two may differ: what is computed from a tensor with gaps has none. So the
+    calls between the written value and the result are repeated on the argument.
+    """
+    calls = []
+    node = result
+    while node not in written:
+        if node.op != "call_function" or not node.args or not isinstance(node.args[0], fx.Node):
+            return None
+        calls.append(node)
+        before, node = node, node.args[0]
+        old, new = _tensor(before), _tensor(node)
+        if old is None or new is None or memory_id(old) != memory_id(new):
+            return None
+    argument = written[node]
+    base = view = argument.meta["val"]
+    for call in reversed(calls):
+        args, kwargs = fx.map_arg((call.args[1:], call.kwargs), lambda n: n.meta["val"])
+        try:
+            view = call.target(view, *args, **kwargs)  # type: ignore[operator]
+        except (RuntimeError, ValueError):
+            return None  # no view of the argument, so none in the user's function either
+    return view, base, argument.name
 
 
 def _numbers(values: Iterable[Any]) -> tuple[SymSize, ...]:

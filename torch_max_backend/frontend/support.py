@@ -27,9 +27,10 @@ from torch_max_backend.frontend.fx_importer import (
 )
 from torch_max_backend.frontend.random_numbers import random_op
 from torch_max_backend.frontend.strided_views import lies_in_order, reads_memory
-from torch_max_backend.lowering import on_torch
+from torch_max_backend.lowering import aten_functions as _registered  # noqa: F401
+from torch_max_backend.lowering import on_device, on_torch
 from torch_max_backend.lowering.devices import is_on_max
-from torch_max_backend.lowering.registry import is_mapped
+from torch_max_backend.lowering.registry import MAPPING_TORCH_ATEN_TO_MAX, is_mapped
 from torch_max_backend.lowering.shapes import is_computable, is_expressible
 from torch_max_backend.program.describe import describe
 
@@ -79,7 +80,7 @@ def unsupported(node: fx.Node) -> Reason | None:
     if reads_memory(node) and not lies_in_order(node.all_input_nodes[0].meta["val"]):
         return _MEMORY
     nodes = [node, *node.all_input_nodes]
-    return _missing_dtype(nodes) or _missing_size(nodes)
+    return _missing_form(node, nodes) or _missing_dtype(nodes) or _missing_size(nodes)
 
 
 def unsupported_nodes(gm: fx.GraphModule) -> dict[str, Reason]:
@@ -108,6 +109,16 @@ def _changes_complex(node: fx.Node) -> bool:
         return False
     argument = node.all_input_nodes[0].meta["val"]
     return argument.is_complex() and not argument.is_conj()
+
+
+def _missing_form(node: fx.Node, nodes: Iterable[fx.Node]) -> Reason | None:
+    """Why the op does not run on the devices of its tensors."""
+    assert isinstance(node.target, OpOverload)
+    if MAPPING_TORCH_ATEN_TO_MAX.has_users_lowering(node.target):
+        return None
+    found = (tensor.device for item in nodes for tensor in tensors_of(item))
+    missing = on_device.reason(node.target, found)
+    return None if missing is None else Reason(missing)
 
 
 def _missing_dtype(nodes: Iterable[fx.Node]) -> Reason | None:

@@ -7,7 +7,7 @@ Whatever does not depend on the arguments is computed in `boxed_call`, at compil
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,32 +16,56 @@ from max.engine import Model
 
 from torch_max_backend.compat.max import executor
 from torch_max_backend.program import (
+    AddressInput,
     BoxedCall,
+    Output,
     PackedInput,
     Program,
     SymbolInput,
     TensorInput,
+    TensorOutput,
     graph_inputs,
+    stored_mutations,
 )
-from torch_max_backend.runtime.aliasing import AliasProbe
+from torch_max_backend.runtime.addresses import Addresses, Reached
+from torch_max_backend.runtime.aliasing import AliasProbe, as_view
 from torch_max_backend.runtime.buffers import dense, to_buffer, to_tensor
+from torch_max_backend.runtime.failures import index_error
 from torch_max_backend.runtime.packed_weights import PackedParameters
 from torch_max_backend.runtime.parameters import Parameters, Writes
 from torch_max_backend.runtime.results import finisher, size_reader
 from torch_max_backend.runtime.returned_views import view_restorer
+from torch_max_backend.runtime.streams import in_order
 from torch_max_backend.runtime.threads import long_timer_slack
 
 _view_as_real = torch.view_as_real
 
+Execute = Callable[[list[Any]], list[Buffer]]
+"""Runs a model on buffers."""
 
-def boxed_call(program: Program, model: Model) -> BoxedCall:
-    """The function that runs `program`, compiled as `model`, on a list of torch arguments."""
+WrapExecute = Callable[[Callable[[Execute], Execute] | None], None]
+"""Puts something around the execution of a model, or takes it away (None)."""
+
+
+def _repeated(outputs: Sequence[Output]) -> list[tuple[int, int]]:
+    """Results that are an earlier one: the same tensor, as `x.contiguous()` returns `x`."""
+    first: dict[Output, int] = {}
+    pairs = [(index, first.setdefault(output, index)) for index, output in enumerate(outputs)]
+    tensors = [isinstance(output, TensorOutput) and output.view is None for output in outputs]
+    return [(index, earlier) for index, earlier in pairs if earlier < index and tensors[index]]
+
+
+def boxed_call(program: Program, model: Model) -> tuple[BoxedCall, WrapExecute]:
+    """The function that runs `program`, compiled as `model`, on a list of torch arguments.
+
+    The second function changes what the first one calls to run the model, between two calls.
+    """
     taken = graph_inputs(program)
     positions = {item.name: i for i, item in enumerate(program.inputs)}
     slots = [
         (slot, positions[item.name], item)
         for slot, item in enumerate(taken)
-        if not isinstance(item, PackedInput)
+        if not isinstance(item, (PackedInput, AddressInput))
     ]
     static = [
         (slot, position, item.order)
@@ -75,7 +99,20 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
             if isinstance(item, PackedInput)
         ]
     )
-    mutated = {mutation.name for mutation in program.mutations}
+    inputs = {item.name: item for item in program.inputs if isinstance(item, TensorInput)}
+    updated = {mutation.name for mutation in program.mutations}
+    reached = [
+        Addresses(
+            slot,
+            [
+                Reached(positions[name], inputs[name].order, name in updated)
+                for name in item.sources
+            ],
+        )
+        for slot, item in enumerate(taken)
+        if isinstance(item, AddressInput)
+    ]
+    mutated = {mutation.name for mutation in stored_mutations(program)}
     writes = Writes(
         [
             (slot, position, item.order)
@@ -83,17 +120,28 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
             if isinstance(item, TensorInput) and item.name in mutated
         ]
     )
+    position_of = {slot: position for slot, position, _ in slots}
     finish = finisher(program)
-    copies = AliasProbe()
-    execute: Callable[[list[Any]], list[Buffer]]
+    seen = program.outputs[: len(program.outputs) - program.saved]
+    repeated = _repeated(seen)
+    copies = AliasProbe(sum(isinstance(output, TensorOutput) for output in seen))
+    execute: Execute
+    unwrapped: Execute
 
     def first_execute(buffers: list[Any]) -> list[Buffer]:
-        nonlocal execute
-        execute = executor(model)
+        nonlocal execute, unwrapped
+        unwrapped = in_order(program, executor(model))
+        if execute is first_execute:
+            execute = unwrapped
         with long_timer_slack():
-            return execute(buffers)
+            return unwrapped(buffers)
 
-    execute = first_execute
+    execute = unwrapped = first_execute
+
+    def wrap_execute(wrapper: Callable[[Execute], Execute] | None) -> None:
+        nonlocal execute
+        execute = unwrapped if wrapper is None else wrapper(lambda buffers: unwrapped(buffers))
+
     template: list[Any] = [None] * len(taken)
     fill = parameters.fill if static else None
     read_sizes = size_reader(program)
@@ -123,15 +171,34 @@ def boxed_call(program: Program, model: Model) -> BoxedCall:
             buffers[slot] = to_buffer(torch.empty((args[position] + offset, 0), dtype=torch.uint8))
         numbers = read_sizes(args) if read_sizes is not None else None
         written = writes.begin(args, buffers) if mutated else None
+        held = [addresses.begin(args, buffers) for addresses in reached] if reached else None
+        if copies.pending:
+            sources: dict[int, Any] = {slot: args[position] for slot, position, _ in slots}
+        elif copies.views:
+            sources = {slot: args[position_of[slot]] for _, slot in copies.views}
         args.clear()  # the caller has given them up: free what has no other references
-        tensors = [to_tensor(buffer) for buffer in execute(buffers)]
+        try:
+            outputs = execute(buffers)
+        except ValueError as error:
+            if (told := index_error(program, error)) is not None:
+                raise told from error
+            raise
+        tensors = [to_tensor(buffer) for buffer in outputs]
         if copies.pending:
             copies.probe(tensors, buffers)
         for index in copies.indices:
             tensors[index] = tensors[index].clone()
+        for index, slot in copies.views:
+            if slot in sources:
+                tensors[index] = as_view(tensors[index], sources[slot])
         if written is not None:
             writes.end(written)
+        if held is not None:
+            for addresses, own in zip(reached, held, strict=True):
+                addresses.end(own)
         results = finish(tensors, numbers) if finish is not None else tensors
+        for index, first in repeated:
+            results[index] = results[first]
         return restore(results) if restore is not None else results
 
-    return call
+    return call, wrap_execute

@@ -6,7 +6,8 @@ MAX; in a forked child, where MAX cannot run, it runs here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sympy
@@ -14,6 +15,7 @@ import torch
 
 from torch_max_backend.program import (
     BoxedCall,
+    Call,
     Program,
     Ref,
     Sym,
@@ -41,7 +43,27 @@ def interpreted(program: Program) -> BoxedCall:
     return run
 
 
-def _run(program: Program, arguments: list[Any]) -> list[Any]:
+@dataclass
+class Values:
+    """What is known while a program runs: the value of each name, and the symbolic sizes."""
+
+    by_name: dict[str, Any]
+    symbols: dict[sympy.Symbol, int]
+
+    def resolve(self, value: Any) -> Any:
+        """An argument of a call, with the values that it refers to."""
+        return _resolve(value, self.by_name, self.symbols)
+
+    def compute(self, call: Call) -> Any:
+        """The result of a call, on PyTorch."""
+        # A `view` was traced with the strides of a fake, which PyTorch's kernels need not give.
+        op = aten.reshape.default if call.op is aten.view.default else call.op
+        args, kwargs = self.resolve((call.args, call.kwargs))
+        return op(*args, **kwargs)
+
+
+def values_of(program: Program, arguments: Sequence[Any]) -> Values:
+    """The values of a program's inputs, those that it captured and those packed from them."""
     values: dict[str, Any] = {}
     symbols: dict[sympy.Symbol, int] = {}
     for item, argument in zip(program.inputs, arguments, strict=True):
@@ -55,27 +77,29 @@ def _run(program: Program, arguments: list[Any]) -> list[Any]:
                     symbols.setdefault(size, actual)
     for packed in program.packed:
         values[packed.name] = packed.layout.pack(*(values[source] for source in packed.sources))
+    return Values(values, symbols)
+
+
+def _run(program: Program, arguments: list[Any]) -> list[Any]:
+    values = values_of(program, arguments)
     for call in program.calls:
-        # A `view` was traced with the strides of a fake, which PyTorch's kernels need not give.
-        op = aten.reshape.default if call.op is aten.view.default else call.op
-        call_args, kwargs = _resolve((call.args, call.kwargs), values, symbols)
-        values[call.name] = op(*call_args, **kwargs)
+        values.by_name[call.name] = values.compute(call)
     results: list[Any] = []
     for output in program.outputs:
         if isinstance(output, TensorOutput):
-            value = _resolve(output.ref, values, symbols)
+            value = values.resolve(output.ref)
             results.append(
                 torch.view_as_complex(value.contiguous()) if output.is_complex else value
             )
         elif isinstance(output, SymbolOutput):
-            results.append(_number(output.expr, symbols))
+            results.append(_number(output.expr, values.symbols))
         else:
             results.append(output.value)
     for mutation in program.mutations:
         position = next(i for i, item in enumerate(program.inputs) if item.name == mutation.name)
         argument = arguments[position]
         target = torch.view_as_real(argument) if argument.is_complex() else argument
-        target.copy_(_resolve(mutation.ref, values, symbols))
+        target.copy_(values.resolve(mutation.ref))
     return results
 
 

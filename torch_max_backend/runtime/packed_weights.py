@@ -10,11 +10,11 @@ from weakref import WeakValueDictionary
 import torch
 
 from torch_max_backend.program.image_weights import ImageWeights
-from torch_max_backend.program.packed_layout import Layout
+from torch_max_backend.program.packed_layout import JoinedLayout, Layout
 from torch_max_backend.runtime.buffers import to_buffer
 from torch_max_backend.runtime.watch import Watch, version_of
 
-AnyLayout = Layout | ImageWeights
+AnyLayout = Layout | JoinedLayout | ImageWeights
 
 
 class PackedWeight:
@@ -23,10 +23,15 @@ class PackedWeight:
     It keeps a reference to that memory, so that an equal address is the same parameter.
     """
 
-    def __init__(self, sources: Sequence[torch.Tensor], layout: AnyLayout) -> None:
+    def __init__(
+        self,
+        sources: Sequence[torch.Tensor],
+        layout: AnyLayout,
+        packed: torch.Tensor | None = None,
+    ) -> None:
         self.sources = [source.detach() for source in sources]
         self.watch = Watch(self.sources)
-        self.packed = layout.pack(*sources)
+        self.packed = layout.pack(*sources) if packed is None else packed
 
 
 Key = tuple[tuple[tuple[int, int, tuple[int, ...]], ...], AnyLayout]
@@ -39,15 +44,29 @@ def packed_weight(
     tensors: Sequence[torch.Tensor], versions: Sequence[int], layout: AnyLayout
 ) -> PackedWeight:
     """The packed copy of `tensors` as they are now, shared by all graphs that pack them alike."""
+    key = _key(tensors, versions, layout)
+    found = _PACKED.get(key)
+    if found is None or found.watch.changed():
+        found = _PACKED[key] = PackedWeight(tensors, layout)
+    return found
+
+
+def adopt_packed(
+    tensors: Sequence[torch.Tensor], layout: AnyLayout, packed: torch.Tensor
+) -> PackedWeight:
+    """Use `packed`, which was packed from `tensors` before, while the result is held."""
+    key = _key(tensors, [version_of(tensor) for tensor in tensors], layout)
+    made = _PACKED[key] = PackedWeight(tensors, layout, packed)
+    return made
+
+
+def _key(tensors: Sequence[torch.Tensor], versions: Sequence[int], layout: AnyLayout) -> Key:
     # Two parameters may share their memory and differ in strides: a weight and its transpose.
     states = tuple(
         (tensor.data_ptr(), version, tensor.stride())
         for tensor, version in zip(tensors, versions, strict=True)
     )
-    found = _PACKED.get((states, layout))
-    if found is None or found.watch.changed():
-        found = _PACKED[states, layout] = PackedWeight(tensors, layout)
-    return found
+    return states, layout
 
 
 def invalidate_weights() -> None:

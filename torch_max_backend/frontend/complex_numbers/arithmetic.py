@@ -121,12 +121,19 @@ def zeros_like(op: Any) -> Callable[..., Value]:
     """The rewrite of `zeros_like`, `new_zeros`, and of ops that return uninitialized memory."""
 
     def function(self: Value, *size: Any, dtype: torch.dtype | None = None, **kwargs: Any) -> Value:
-        kwargs.pop("memory_format", None)
+        form = kwargs.pop("memory_format", None)
         dtype = dtype or _dtype(self)
-        zeros = op(re(self), *size, dtype=dtype.to_real(), **kwargs)
+        zeros = _in_format(op(re(self), *size, dtype=dtype.to_real(), **kwargs), form)
         return Pair(zeros, zeros) if dtype.is_complex else zeros
 
     return function
+
+
+def _in_format(value: torch.Tensor, form: torch.memory_format | None) -> torch.Tensor:
+    """A value in the memory format that a call asks for; None and `preserve_format` do not."""
+    if form is None or form is torch.preserve_format:
+        return value
+    return value.contiguous(memory_format=form)
 
 
 def _dtype(value: Value) -> torch.dtype:
@@ -335,16 +342,23 @@ def vector_norm(
     return aten.linalg_vector_norm(absolute(self), *args, dtype=dtype, **kwargs)
 
 
-def to_copy(self: Value, *, dtype: torch.dtype | None = None, **kwargs: Any) -> Value:
-    kwargs.pop("memory_format", None)
+def to_copy(
+    self: Value,
+    *,
+    dtype: torch.dtype | None = None,
+    memory_format: torch.memory_format | None = None,
+    **kwargs: Any,
+) -> Value:
     if dtype is None:
         dtype = _dtype(self)
     if dtype is torch.bool:
-        return ne(self, 0)
-    real = re(self).to(dtype.to_real())
+        return _in_format(ne(self, 0), memory_format)
+    real = _in_format(re(self).to(dtype.to_real()), memory_format)
     if not dtype.is_complex:
         return real
-    return Pair(real, self.im.to(real.dtype) if isinstance(self, Pair) else torch.zeros_like(real))
+    if not isinstance(self, Pair):
+        return Pair(real, torch.zeros_like(real))
+    return Pair(real, _in_format(self.im.to(real.dtype), memory_format))
 
 
 def copy(self: Value, src: Value, non_blocking: bool = False) -> Value:
