@@ -2,6 +2,6 @@
 
 import sys
 
-from torch_max_backend.cli import main
+from torch_max_backend.tools.cli import main
 
 sys.exit(main())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from torch_max_backend.compat.torch import OpOverload, OpOverloadPacket
-
 ADDING_AN_OP = "python -m torch_max_backend docs adding_an_op"
 """Prints the page on lowerings. A path would be of no use where only the wheel is installed."""
 
@@ -54,16 +52,39 @@ class EngineError(MaxCompilerError):
     """MAX could not compile or run a graph; MAX's own error is the `__cause__`."""
 
 
+class IndexBoundsError(MaxCompilerError, IndexError):
+    """An index of a compiled call is out of bounds; the message names the calls with an index."""
+
+
 class PackageError(MaxCompilerError):
-    """A stored artifact or a Mojo kernel package could not be written or read."""
+    """A package, a stored artifact or a Mojo kernel package could not be written or read."""
+
+
+class ExportedProgramError(MaxCompilerError):
+    """An exported program cannot be compiled as it is: it lacks weights, or it is for training."""
+
+
+class InputError(MaxCompilerError, ValueError):
+    """The arguments of a call do not fit the program that was compiled; says which, and how."""
+
+
+class ProfileError(MaxCompilerError):
+    """A profile could not be started."""
 
 
 class FallbackWarning(UserWarning):
     """Part of a graph runs on PyTorch; the message names the op, the reason and the user's line."""
 
 
-def how_to_add(op: OpOverload | OpOverloadPacket) -> str:
-    """One sentence on how to add a lowering of `op`, for errors and warnings."""
-    packet = op.overloadpacket if isinstance(op, OpOverload) else op
+class GraphBreakWarning(UserWarning):
+    """Dynamo ended a graph; the message names the reason and the user's line."""
+
+
+def how_to_add(op: object) -> str:
+    """One sentence on how to add a lowering of an `OpOverload`, for errors and warnings.
+
+    This file imports no PyTorch, so that the command line can report errors without it.
+    """
+    packet = getattr(op, "overloadpacket", op)
     name = str(packet).replace("::", ".")
     return f"to add it: MAPPING_TORCH_ATEN_TO_MAX[torch.ops.{name}] = fn, see {ADDING_AN_OP}"

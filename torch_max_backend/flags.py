@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -21,6 +22,8 @@ from torch_max_backend.errors import OptionError
 
 _PREFIXES = ("TORCH_MAX_BACKEND_", "PYTORCH_MAX_BACKEND_")
 FALLBACKS = ("eager", "error")
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+"""What `torch.compile(..., mode=...)` takes, for every backend."""
 
 T = TypeVar("T")
 
@@ -208,3 +211,32 @@ class Options:
     def may_fall_back(self) -> bool:
         """Whether PyTorch runs what MAX cannot."""
         return self.fallback == "eager"
+
+
+def check_mode(mode: str | None) -> str | None:
+    """What to tell the user about a `mode` of `torch.compile`; None if there is nothing to tell.
+
+    The modes are TorchInductor's: CUDA graphs, and timing the candidates of a kernel. For MAX,
+    graphs are compiled in one way.
+    """
+    if mode is not None and mode not in MODES:
+        raise OptionError(f"unknown mode {mode!r} for torch.compile; modes: {', '.join(MODES)}")
+    if mode is None or mode == "default":
+        return None
+    return (
+        f"mode={mode!r} changes nothing for max_backend: it chooses between ways in which "
+        "TorchInductor compiles, and MAX has one; options={...} holds what can be chosen here"
+    )
+
+
+@contextmanager
+def default_for_others(name: str, value: str) -> Iterator[None]:
+    """Set a variable that others read, for a moment; one that is set already stays as it is."""
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]

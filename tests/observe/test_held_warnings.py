@@ -14,6 +14,17 @@ def test_without_a_block_a_warning_comes_at_once() -> None:
         warn("now")
 
 
+def test_a_warning_is_of_the_line_that_is_given_or_called_us() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn("here")
+        warn("there", source="model.py:41  return x + 1")
+        with hold_warnings():
+            warn("held")
+    assert [w.filename for w in caught] == [__file__, "model.py", __file__]
+    assert caught[1].lineno == 41 and caught[2].lineno == caught[0].lineno + 3
+
+
 def test_warnings_come_at_the_end_of_the_outermost_block() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 import torch
 from max.graph import Graph
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from torch_max_backend import max_backend
+from torch_max_backend.engine.queue import ENGINE
 from torch_max_backend.observe import profiling
 
 PROFILE, VERBOSE = "TORCH_MAX_BACKEND_PROFILE", "TORCH_MAX_BACKEND_VERBOSE"
@@ -52,6 +58,44 @@ def test_verbose_prints_graphs_and_counts(capfd: Capture, monkeypatch: pytest.Mo
     assert "forward graph, 3 calls" in err and "2 × aten.add.Tensor" in err
     assert "1 × aten.sin.default" in err and "MAX graph" in err and '"shown"' in err
     assert "lower" not in err
+
+
+def test_the_same_as_a_log(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "torch_max_backend"):
+        report_all()
+    assert caplog.messages == ["lower 12.30 ms  2 graphs"]
+    caplog.clear()
+    with caplog.at_level(logging.DEBUG, "torch_max_backend"):
+        report_all()
+    assert len(caplog.messages) == 3 and "2 × aten.add.Tensor" in caplog.messages[1]
+
+
+def test_pytorchs_variable_turns_the_log_on() -> None:
+    """PyTorch imports the package to find its modules, while PyTorch is half imported itself."""
+    code = (
+        "import torch\n"
+        "from torch_max_backend import MAPPING_TORCH_ATEN_TO_MAX, max_backend\n"
+        "from torch_max_backend.observe import profiling\n"
+        "profiling.report('lower', 1.0, 'a graph')\n"
+        "assert len(MAPPING_TORCH_ATEN_TO_MAX) > 300\n"
+        "assert len(torch.compile(torch.matrix_exp, backend=max_backend)(torch.eye(2))) == 2\n"
+    )
+    environment = {**os.environ, "TORCH_LOGS": "torch_max_backend"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "lower 1000.00 ms  a graph" in done.stderr and "trace" in done.stderr
+
+
+def test_the_max_graph_is_printed_once(capfd: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VERBOSE, "1")
+    monkeypatch.setenv("TORCH_MAX_BACKEND_CACHE_MB", "0")  # compiled before, nothing is lowered
+    torch._dynamo.reset()
+    with ENGINE.defer():
+        torch.compile(lambda x: x.sin() * 2, backend=max_backend)(torch.ones(3))
+        ENGINE.drop_waiting()
+    assert capfd.readouterr().err.count("mo.graph @") == 1
 
 
 def test_a_timed_call(capfd: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

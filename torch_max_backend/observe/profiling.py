@@ -1,7 +1,14 @@
-"""The output of TORCH_MAX_BACKEND_PROFILE and TORCH_MAX_BACKEND_VERBOSE."""
+"""The output of TORCH_MAX_BACKEND_PROFILE and TORCH_MAX_BACKEND_VERBOSE, and the same as a log.
+
+The logger is `torch_max_backend`, and PyTorch's own settings turn it on: with
+TORCH_LOGS=torch_max_backend it has what PROFILE prints, with TORCH_LOGS=+torch_max_backend what
+VERBOSE prints as well. PyTorch reads the variable while it is imported, before others can register
+a shorter name; it takes the name of any package.
+"""
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections import Counter
@@ -13,28 +20,41 @@ from torch import fx
 from torch_max_backend import flags
 from torch_max_backend.program import BoxedCall
 
+_LOG = logging.getLogger("torch_max_backend")
+
 
 def report(stage: str, seconds: float, what: str = "") -> None:
-    """Print one line to stderr if profiling is on."""
+    """Log one line, and print it to stderr if profiling is on."""
+    _LOG.info("%s %.2f ms  %s", stage, seconds * 1e3, what)
     if flags.profile():
         print(f"[max_backend] {stage:<8} {seconds * 1e3:10.2f} ms  {what}", file=sys.stderr)
 
 
 def show_graph(gm: fx.GraphModule, kind: str) -> None:
-    """Print the ATen graph and the count of each op if verbose output is on."""
-    if not flags.verbose():
+    """Show the ATen graph and the count of each op if verbose output is on."""
+    if not _is_verbose():
         return
     ops = Counter(str(node.target) for node in gm.graph.nodes if node.op == "call_function")
-    print(f"[max_backend] {kind} graph, {sum(ops.values())} calls", file=sys.stderr)
-    print(gm.print_readable(print_output=False), file=sys.stderr)
-    for op, count in ops.most_common():
-        print(f"[max_backend] {count:5d} × {op}", file=sys.stderr)
+    lines = [f"{kind} graph, {sum(ops.values())} calls", gm.print_readable(print_output=False)]
+    lines += [f"{count:5d} × {op}" for op, count in ops.most_common()]
+    _show(*lines)
 
 
 def show_max_graph(graph: Graph) -> None:
-    """Print the lowered graph in MAX's own text form if verbose output is on."""
+    """Show the lowered graph in MAX's own text form if verbose output is on."""
+    if _is_verbose():
+        _show(f"MAX graph\n{graph}")
+
+
+def _is_verbose() -> bool:
+    return flags.verbose() or _LOG.isEnabledFor(logging.DEBUG)
+
+
+def _show(*texts: str) -> None:
+    _LOG.debug("%s", "\n".join(texts))
     if flags.verbose():
-        print(f"[max_backend] MAX graph\n{graph}", file=sys.stderr)
+        for text in texts:
+            print(f"[max_backend] {text}", file=sys.stderr)
 
 
 def timed(call: BoxedCall, what: str) -> BoxedCall:

@@ -12,6 +12,7 @@ _NAMES = (
     "cache_hits",
     "nodes_on_max",
     "nodes_on_torch",
+    "graph_breaks",
     "recompiles",
     "compile_seconds",
 )
@@ -50,6 +51,7 @@ def compile_stats() -> dict[str, float]:
     `graphs`: graphs requested. `modules`: Modules that MAX compiled. `kernels`: the
     distinct kernels in them, which is what a compile costs. `cache_hits`: graphs found
     compiled. `nodes_on_max`, `nodes_on_torch`: ATen calls in the graphs, by where they run.
+    `graph_breaks`: how often Dynamo ended a graph early, and Python runs up to the next one.
     `recompiles`: functions that Dynamo traced again; `recompile_reasons()` says why.
     `compile_seconds`: time in MAX's compiler.
 

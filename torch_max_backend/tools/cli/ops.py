@@ -10,13 +10,12 @@ import torch
 
 from torch_max_backend.compat.torch import OpOverload, OpOverloadPacket
 from torch_max_backend.frontend.complex_numbers.arithmetic import rewrite_of
+from torch_max_backend.lowering import aten_functions as _registered  # noqa: F401
 from torch_max_backend.lowering import on_torch
 from torch_max_backend.lowering.registry import (
     MAPPING_TORCH_ATEN_TO_MAX,
     decomposition_table,
 )
-
-HELP = "list the core ATen ops and how each is supported"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,8 +10,6 @@ from rich.table import Table
 
 from torch_max_backend.engine import artifacts
 
-HELP = "list, measure or remove the compiled graphs on disk"
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
@@ -50,8 +48,9 @@ def _list(store: artifacts.ArtifactStore) -> None:
 
 def _print_table(store: artifacts.ArtifactStore, found: list[artifacts.Artifact]) -> None:
     table = Table("artifact", "MiB", "graphs", "last used")
+    graphs = store.graphs_by_artifact()
     for artifact in found:
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(artifact.used))
         size = f"{artifact.bytes / 2**20:.1f}"
-        table.add_row(artifact.path.name, size, str(store.graphs_of(artifact)), used)
+        table.add_row(artifact.path.name, size, str(graphs[artifact.path.name]), used)
     Console().print(table)

@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 
-from torch_max_backend import cli
-from torch_max_backend.cli import ops
+from torch_max_backend.tools import cli
+from torch_max_backend.tools.cli import ops
 
 HOW = {"lowered", "decomposed", "symbolic", "on PyTorch", "missing"}
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from torch_max_backend import cli
 from torch_max_backend.engine import artifacts
+from torch_max_backend.tools import cli
 
 
 @pytest.fixture

@@ -9,8 +9,6 @@ from pathlib import Path
 from rich.console import Console
 from rich.markdown import Markdown
 
-HELP = "print a page of the documentation, or list the pages"
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
@@ -44,7 +42,7 @@ def find_pages() -> dict[str, Path]:
     """Every page of the documentation by its topic, sorted."""
     # setup.py puts a copy of docs/ beside this file into the wheel; a checkout has docs/ itself.
     shipped = Path(__file__).parent / "pages"
-    folder = shipped if shipped.is_dir() else Path(__file__).parents[2] / "docs"
+    folder = shipped if shipped.is_dir() else Path(__file__).parents[3] / "docs"
     pages = {path.stem: path for path in sorted(folder.glob("*.md"))}
     if not pages:
         raise FileNotFoundError(f"this installation has no pages: {folder} has no .md files")

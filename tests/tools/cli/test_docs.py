@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from torch_max_backend import cli
-from torch_max_backend.cli import docs
+from torch_max_backend.tools import cli
+from torch_max_backend.tools.cli import docs
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_lists_every_page(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,7 +57,7 @@ def test_a_path_is_no_topic(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_installation_without_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(docs, "__file__", str(tmp_path / "a" / "b" / "docs.py"))
+    monkeypatch.setattr(docs, "__file__", str(tmp_path / "a" / "b" / "c" / "docs.py"))
     assert cli.main(["docs"]) == 2
     assert "this installation has no pages" in capsys.readouterr().err
 

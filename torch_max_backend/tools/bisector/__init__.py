@@ -1,0 +1,1 @@
+"""`bisect()`: the first node that is wrong on MAX."""

@@ -1,0 +1,1 @@
+"""`explain()`: what a compile would do, without MAX's compiler."""
