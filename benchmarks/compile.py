@@ -15,16 +15,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from math import exp, log
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.models import COMPILED
-from benchmarks.run import machine
+from benchmarks.catalogue import COMPILED
+from benchmarks.machine import machine
+from benchmarks.targets import geometric_mean
 from torch_max_backend.lowering import mojo_kernels
 
 ENGINES = ("inductor", "max")
@@ -75,10 +74,6 @@ def _family(session: int) -> dict[int, tuple[float, float]]:
             seconds = (int(fields[11]) + int(fields[12])) / ticks
             found[int(folder.name)] = (int(fields[21]) * page / 2**20, seconds)
     return found
-
-
-def geometric_mean(values: list[float]) -> float:
-    return exp(fmean(map(log, values)))
 
 
 def show(results: dict[str, dict[str, list[dict[str, Any]]]]) -> None:

@@ -25,7 +25,8 @@ from rich.table import Table
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.models import make
+from benchmarks.exported import FILES, export
+from benchmarks.models import CACHE, make
 from torch_max_backend import compile_together, max_backend
 
 
@@ -83,7 +84,7 @@ def _encoder(rows: int, causal: bool, approximate: str) -> dict[str, Part]:
     }
 
 
-def _llama(rows: int) -> dict[str, Part]:
+def _llama(rows: int, keys: int) -> dict[str, Part]:
     def gate(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return functional.silu(x) * y
 
@@ -91,7 +92,7 @@ def _llama(rows: int) -> dict[str, Part]:
     return {
         "q, o": _linear(24, rows, 768, 768, bias=False),
         "k, v": _linear(24, rows, 768, 256, bias=False),
-        "attention": _attention(12, 12, rows, rows, rows > 1),
+        "attention": _attention(12, 12, rows, keys, rows > 1),
         "add + rms norm": Part(24, _Rms(768), (torch.randn(rows, 768), torch.randn(rows, 768))),
         "gate, up": _linear(24, rows, 768, 2048, bias=False),
         "silu * up": Part(12, gate, (wide, wide.clone())),
@@ -113,8 +114,8 @@ MODELS: dict[str, Callable[[], dict[str, Part]]] = {
     "gpt2-128": _gpt2,
     "bert-128": lambda: _encoder(128, False, "none"),
     "vit-base": _vit,
-    "llama-prefill-128": lambda: _llama(128),
-    "llama-decode-1": lambda: _llama(1),
+    "llama-prefill-128": lambda: _llama(128, 128),
+    "llama-decode-512": lambda: _llama(1, CACHE),
 }
 
 
@@ -165,12 +166,12 @@ def onnxruntime_profile(name: str) -> None:
     benchmark = make(name)
     calls = 20
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
-        torch.onnx.export(benchmark.model, benchmark.args, path, dynamo=True, verbose=False)
+        export("onnx", name, 1, Path(folder))
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(folder) / "profile")
+        path = Path(folder) / FILES["onnx"]
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         feeds = {
             value.name: argument.numpy()

@@ -19,7 +19,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.models import BENCHMARKS
+from benchmarks.catalogue import COMPILED
 
 ENGINES = ("aot_eager", "inductor", "max", "tiered")
 
@@ -45,7 +45,7 @@ def start(engine: str, name: str, caches: Path | None) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="gpt2-128", choices=BENCHMARKS)
+    parser.add_argument("--model", default="gpt2-128", choices=COMPILED)
     parser.add_argument("--engines", nargs="*", default=list(ENGINES), choices=ENGINES)
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()

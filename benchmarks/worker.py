@@ -1,84 +1,83 @@
-"""One engine with one model in its own process, controlled by `benchmarks.run` over pipes.
+"""One engine with one benchmark in its own process, controlled by `benchmarks.peers` over pipes.
 
-Protocol, one JSON object per line: after set-up the worker prints {"first": seconds, ...}; for each
-line "round N" on stdin it runs the model once and then N times, and prints {"times": [...]}.
+Protocol, one JSON object per line: after set-up the worker prints {"first": seconds}. For each line
+"CALLS SECONDS" on stdin it calls once without counting, then CALLS times and until SECONDS have
+passed, and prints {"times": [...], ...}.
 """
 
 from __future__ import annotations
 
 import json
-import resource
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TextIO
 
-import torch
+import numpy as np
 
-from benchmarks.models import Benchmark, make
-
-Run = Callable[[], object]
-
-
-def _compiled(benchmark: Benchmark, backend: str, **how: object) -> Run:
-    model = torch.compile(benchmark.model, backend=backend, **how)
-    return lambda: model(*benchmark.args)
+from benchmarks.catalogue import ENGINES
+from benchmarks.prepare import read
 
 
-def _onnxruntime(benchmark: Benchmark) -> Run:
-    import onnxruntime
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
-        torch.onnx.export(benchmark.model, benchmark.args, path, dynamo=True, verbose=False)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
-        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    names = [value.name for value in session.get_inputs()]
-    feeds = {name: arg.numpy() for name, arg in zip(names, benchmark.args, strict=True)}
-    return lambda: torch.from_numpy(session.run(None, feeds)[0])
+def status(field: str) -> float:
+    """Memory of this process in MB: `VmHWM` is its peak, `VmRSS` what it has now."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) / 1024
+    raise KeyError(field)
 
 
-def _openvino(benchmark: Benchmark) -> Run:
-    import openvino.torch  # noqa: F401 - registers the backend
+def start(
+    engine: str, name: str, batch: int, reference: Path, files: Path, threads: int
+) -> Callable[[], Any]:
+    """What one timed call runs."""
+    if ENGINES[engine].form == "torch":
+        from benchmarks import torch_engines
 
-    return _compiled(benchmark, "openvino", options={"config": {"INFERENCE_PRECISION_HINT": "f32"}})
+        return torch_engines.start(engine, name, batch, threads)
+    from benchmarks import exported
+
+    given = read(reference)
+    return exported.start(engine, files, given.args, given.state, threads)
 
 
-ENGINES: dict[str, Callable[[Benchmark], Run]] = {
-    "eager": lambda b: lambda: b.model(*b.args),
-    "inductor": lambda b: _compiled(b, "inductor"),
-    "onnxruntime": _onnxruntime,
-    "openvino": _openvino,
-    "max": lambda b: _compiled(b, "max_backend"),
-}
+def serve(run: Callable[[], object], replies: TextIO) -> None:
+    """Answer rounds until stdin ends."""
+    for line in sys.stdin:
+        calls, seconds = int(line.split()[0]), float(line.split()[1])
+        run()
+        times: list[float] = []
+        while len(times) < calls or sum(times) < seconds:
+            begin = time.perf_counter()
+            run()
+            times.append(time.perf_counter() - begin)
+        memory = {"rss_mb": status("VmRSS"), "peak_mb": status("VmHWM")}
+        print(json.dumps({"times": times, **memory}), file=replies, flush=True)
 
 
-def main(engine: str, name: str) -> None:
-    """Serve one engine and one model until stdin ends."""
+def main(
+    engine: str,
+    name: str,
+    batch: str,
+    threads: str,
+    reference: str,
+    files: str,
+    results: str,
+    compared: str,
+) -> None:
+    """Serve one engine and one benchmark; write the first results to a folder, to be compared."""
     replies = sys.stdout
-    sys.stdout = sys.stderr  # exporters print
-    benchmark = make(name)
-    with torch.no_grad():
-        expected = benchmark.model(*benchmark.args)
-        start = time.perf_counter()
-        run = ENGINES[engine](benchmark)
-        result = run()
-        first = time.perf_counter() - start
-        error = (torch.as_tensor(result) - expected).abs().max().item()
-        for _ in range(3):
-            run()
-        print(json.dumps({"first": first, "error": error}), file=replies, flush=True)
-        for line in sys.stdin:
-            times = []
-            run()
-            for _ in range(int(line.split()[1])):
-                start = time.perf_counter()
-                run()
-                times.append(time.perf_counter() - start)
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            print(json.dumps({"times": times, "peak_mb": peak}), file=replies, flush=True)
+    sys.stdout = sys.stderr  # exporters and compilers print
+    begin = time.perf_counter()
+    run = start(engine, name, int(batch), Path(reference), Path(files), int(threads))
+    for index in range(int(compared)):
+        np.save(Path(results) / f"{index}.npy", np.asarray(run()))
+    first = time.perf_counter() - begin
+    for _ in range(2):
+        run()
+    print(json.dumps({"first": first}), file=replies, flush=True)
+    serve(run, replies)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,62 @@
+"""The machine that a run measures: processor, instruction sets, threads, versions."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+PACKAGES = ("torch", "max", "onnxruntime", "openvino", "transformers")
+FEATURES = {
+    "avx2": "AVX2",
+    "avx512f": "AVX-512",
+    "avx512_bf16": "AVX-512 BF16",
+    "amx_tile": "AMX",
+}
+
+
+def _cpuinfo(field: str) -> str:
+    path = Path("/proc/cpuinfo")
+    for line in path.read_text().splitlines() if path.is_file() else ():
+        if line.startswith(field):
+            return line.split(":", 1)[1].strip()
+    return ""
+
+
+def threads() -> int:
+    """What every engine gets: the processors that this process may use, as MAX counts them."""
+    return len(os.sched_getaffinity(0))
+
+
+def features() -> str:
+    """The instruction sets that the engines choose their kernels by."""
+    flags = _cpuinfo("flags").split()
+    present = [title for flag, title in FEATURES.items() if flag in flags]
+    absent = [title for flag, title in FEATURES.items() if flag not in flags]
+    return ", ".join(present or ["none of the known"]) + (
+        f" (not {', '.join(absent)})" if absent else ""
+    )
+
+
+def machine() -> str:
+    """The CPU and the versions that were measured."""
+    packages = []
+    for name in PACKAGES:
+        try:
+            packages.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            continue
+    name = _cpuinfo("model name") or platform.machine()
+    return f"{name}, {features()}; {threads()} threads; {', '.join(packages)}"
+
+
+def sources() -> str:
+    """A hash of the package that is measured: its Python files and kernels."""
+    package = Path(__file__).parent.parent / "torch_max_backend"
+    digest = hashlib.sha256()
+    for path in sorted(p for p in package.rglob("*") if p.suffix in (".py", ".mojo")):
+        digest.update(f"{path.relative_to(package)}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
