@@ -45,6 +45,10 @@ def of_another_layout(x: torch.Tensor) -> torch.Tensor:
     return x.mul_(3).sum(1)
 
 
+def saves_its_arguments(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return (x @ w).sin() + (x * w.t()).sum() + (w * w).sum()
+
+
 def _overlap() -> tuple[torch.Tensor, ...]:
     base = torch.arange(6.0)
     return base[:4], base[2:]
@@ -85,6 +89,8 @@ class Compiled:
             for function, mutation in zip(self.functions, MUTATIONS, strict=True):
                 function(*mutation.arguments())
             self.compiled_norm(torch.randn(3, 4))
+            self.saves = torch.compile(saves_its_arguments, backend=max_backend)
+            self.saves(torch.randn(3, 4), torch.randn(4, 3).requires_grad_()).sum().backward()
         self.counting.load_state_dict(self.norm.state_dict())
 
 
@@ -119,6 +125,22 @@ def test_running_statistics(compiled: Compiled) -> None:
     torch.testing.assert_close(
         dict(compiled.counting.state_dict()), dict(compiled.norm.state_dict())
     )
+
+
+@pytest.mark.parametrize("written", [None, 0, 1])
+def test_a_write_between_forward_and_backward_is_noticed(
+    compiled: Compiled, written: int | None
+) -> None:
+    for function in (saves_its_arguments, compiled.saves):
+        x, w = torch.randn(3, 4), torch.randn(4, 3).requires_grad_()
+        loss = function(x, w).sum()
+        if written is None:
+            loss.backward()
+            continue
+        with torch.no_grad():
+            (x, w)[written].add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
 
 
 @pytest.mark.slow
