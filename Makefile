@@ -30,11 +30,12 @@ docs: $(VENV)/.installed-docs
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks.overhead
-	$(BIN)/python -m benchmarks.run --cold --output docs
+	$(BIN)/python -m benchmarks.run --output docs $(ARGS)
 
 zoo: $(INSTALLED)
 	$(BIN)/python -m tests.zoo --output docs
 	$(BIN)/python -m tests.zoo --training --output docs
+	$(BIN)/python -m benchmarks.zoo --output docs
 
 $(INSTALLED): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

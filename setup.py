@@ -16,8 +16,8 @@ class BuildPackages(build_py):
             return  # a checkout has docs/, and type checkers read its sources
         package = Path(self.build_lib) / "torch_max_backend"
         (package / "py.typed").touch()
-        # Where `python -m torch_max_backend docs` looks for them (torch_max_backend/cli/docs.py).
-        pages = package / "cli" / "pages"
+        # Where `python -m torch_max_backend docs` looks for them (tools/cli/docs.py).
+        pages = package / "tools" / "cli" / "pages"
         shutil.rmtree(pages, ignore_errors=True)  # a page that was renamed since the last build
         pages.mkdir()
         for page in sorted(Path("docs").glob("*.md")):

@@ -11,6 +11,8 @@ import pytest
 from tests.testing.table import Compiled
 from torch_max_backend.program.verify import verify_always
 
+pytest_plugins = ["tests.testing.compile_costs"]
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("test models")
@@ -28,6 +30,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[OP_ROWS] = []
     # pytest's workers are as many as the processors: a second child would only take one from them.
     os.environ.setdefault("TORCH_MAX_BACKEND_COMPILE_PROCESSES", "1")
+    # A virtual machine may announce AMX and forbid it: oneDNN then fails, or ends the process, in
+    # eager PyTorch, which is the judge here. It reads this when it is first used.
+    os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
     verify_always()
 
 

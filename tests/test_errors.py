@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +16,10 @@ from torch_max_backend import (
     UnsupportedOpError,
     max_backend,
 )
+from torch_max_backend.errors import FallbackWarning
+from torch_max_backend.flags import check_mode
+from torch_max_backend.frontend.compiler import _TOLD
+from torch_max_backend.frontend.graph_compiler import _WARNED
 from torch_max_backend.lowering.registry import map_to
 
 pytestmark = pytest.mark.xdist_group("runtime-errors")
@@ -79,6 +84,47 @@ def test_wrong_lowering(lowering, message: str) -> None:
     assert "aten.tan.default" in text and "self: float32[3, 4] cpu" in text
     assert "return torch.tan(x)" in text
     assert error.__cause__ is not None
+
+
+def test_a_lambda_that_fails_is_named_by_its_file_and_line() -> None:
+    lowering = lambda self: 1 / 0  # noqa: E731
+    MAPPING_TORCH_ATEN_TO_MAX[aten.tan] = lowering
+    line = lowering.__code__.co_firstlineno
+    assert f"<lambda> ({__file__}:{line})" in str(failure(torch.tan, torch.ones(3)))
+
+
+def test_a_mode_of_torch_compile_is_taken_and_explained_once() -> None:
+    def on_torch(x):  # so nothing is compiled
+        return torch.ops.aten.linalg_matrix_exp(x)
+
+    _TOLD.clear()
+    x = torch.eye(2)
+    for _ in range(2):
+        torch._dynamo.reset()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            result = torch.compile(on_torch, backend=max_backend, mode="max-autotune")(x)
+        torch.testing.assert_close(result, torch.linalg.matrix_exp(x))
+        told = [str(w.message) for w in caught if "mode=" in str(w.message)]
+        if _ == 0:
+            assert len(told) == 1 and "mode='max-autotune' changes nothing" in told[0]
+        else:
+            assert told == []
+    with pytest.raises(OptionError, match=r"unknown mode 'fast'.*max-autotune"):
+        check_mode("fast")
+    assert check_mode("default") is check_mode(None) is None
+
+
+def test_a_fallback_warning_is_of_the_users_line() -> None:
+    def on_torch(x):
+        return torch.ops.aten.linalg_matrix_exp(x - 0)  # this line
+
+    _WARNED.clear()
+    torch._dynamo.reset()
+    with pytest.warns(FallbackWarning) as caught:
+        torch.compile(on_torch, backend=max_backend)(torch.ones(2, 2))
+    line = on_torch.__code__.co_firstlineno + 1
+    assert {(w.filename, w.lineno) for w in caught} == {(__file__, line)}
 
 
 def test_mapping_that_is_not_callable() -> None:

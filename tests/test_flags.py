@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 from pathlib import Path
 
@@ -104,3 +105,15 @@ def test_where_things_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_folders_of_kernels() -> None:
     assert Options.resolve({"kernels": "a"}).kernels == ("a",)
     assert Options.resolve({"kernels": [Path("a"), "b"]}).kernels == ("a", "b")
+
+
+def test_a_variable_of_others_is_set_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OF_OTHERS", raising=False)
+    with pytest.raises(ZeroDivisionError), flags.default_for_others("OF_OTHERS", "ours"):
+        assert os.environ["OF_OTHERS"] == "ours"
+        1 / 0  # noqa: B018
+    assert "OF_OTHERS" not in os.environ
+    monkeypatch.setenv("OF_OTHERS", "the user's")
+    with flags.default_for_others("OF_OTHERS", "ours"):
+        assert os.environ["OF_OTHERS"] == "the user's"
+    assert os.environ["OF_OTHERS"] == "the user's"

@@ -15,8 +15,8 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 _BLOCK = re.compile(
-    r"^(?:(?P<at> *)<!-- not run: (?P<reason>.*?) -->\n)?"
-    r"(?P<indent> *)```(?P<language>\w*)\n(?P<code>.*?)^ *```$",
+    r"^(?: *<!-- (?:not run: (?P<reason>.*?)|needs (?P<needs>.*?)) -->\n)?"
+    r" *```(?P<language>\w*)\n(?P<code>.*?)^ *```$",
     re.M | re.S,
 )
 
@@ -30,6 +30,14 @@ class Block:
     code: str
     not_run: str | None
     """The reason that the page gives for not running it, in a comment above the block."""
+    needs: tuple[str, ...] = ()
+    """Programs and modules that `make test` does not install, in a comment above the block."""
+
+    @property
+    def file(self) -> str | None:
+        """The path in its first line: the block is a file that the reader saves."""
+        match = re.match(r"# ([\w/]+\.(?:py|mojo))\n", self.code)
+        return match[1] if match else None
 
 
 def name_of(page: Path) -> str:
@@ -48,6 +56,7 @@ def blocks(page: Path) -> list[Block]:
                 match["language"],
                 textwrap.dedent(match["code"]),
                 match["reason"],
+                tuple(match["needs"].split(", ")) if match["needs"] else (),
             )
         )
     return found

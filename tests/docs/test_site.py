@@ -16,7 +16,14 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-CONFIG: dict[str, Any] = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+
+
+class Loader(yaml.SafeLoader):
+    """Reads the name of a Python object, which mkdocs would import, as text."""
+
+
+Loader.add_multi_constructor("tag:yaml.org,2002:python/name:", lambda loader, name, node: name)
+CONFIG: dict[str, Any] = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader)
 
 
 def pages_of(entry: Any) -> Iterator[str]:
@@ -41,6 +48,12 @@ def test_the_site_needs_no_other_host() -> None:
 def test_a_warning_fails_the_build() -> None:
     assert CONFIG["strict"] is True
     assert set(CONFIG["validation"].values()) == {"warn"}
+
+
+def test_headings_in_korean_have_anchors() -> None:
+    """The default drops all characters but ASCII, and links to such headings fail the build."""
+    (toc,) = [e["toc"] for e in CONFIG["markdown_extensions"] if isinstance(e, dict) and "toc" in e]
+    assert toc["slugify"].endswith("slugify_unicode")
 
 
 @pytest.mark.parametrize("package", ["torch_max_backend", "torch_ir"])

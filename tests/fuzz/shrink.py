@@ -228,7 +228,8 @@ def _fewer_arguments(program: Program) -> Iterator[Program]:
             replace(call, kwargs={k: v for k, v in call.kwargs.items() if k != dropped})
             for dropped in call.kwargs
         ]
-        if len(call.args) > 1:
+        has_item = call.function.endswith(("__getitem__", "__setitem__"))
+        if len(call.args) > 1 and not has_item:
             simpler.append(replace(call, args=call.args[:-1]))
         for changed in simpler:
             yield replace(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,8 +27,10 @@ CALLING_FMAX = (46, 82)
 """Seeds of programs of two calls, of which one is `torch.fmax`."""
 
 
-def _modules(begin: int, end: int) -> list[int]:
-    return list(range(begin, end, generate.MODULE))
+def _modules(begin: int, end: int) -> list[Any]:
+    """The first seed of each Module; Modules may be compiled by different workers."""
+    firsts = range(begin, end, generate.MODULE)
+    return [pytest.param(n, marks=pytest.mark.xdist_group(f"fuzz-{n}")) for n in firsts]
 
 
 def _failures(report: session.Report) -> str:
@@ -39,7 +42,6 @@ def _failures(report: session.Report) -> str:
     )
 
 
-@pytest.mark.xdist_group("fuzz")
 @pytest.mark.parametrize("first", _modules(0, DEFAULT))
 def test_programs(first: int) -> None:
     report = session.run_seeds(range(first, first + generate.MODULE))
@@ -49,7 +51,6 @@ def test_programs(first: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("fuzz-slow")
 @pytest.mark.parametrize("first", _modules(DEFAULT, ALL))
 def test_more_programs(first: int) -> None:
     report = session.run_seeds(range(first, first + generate.MODULE))

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.xdist_group("packaging")
 ROOT = Path(__file__).parents[2]
 SOURCES = ("torch_max_backend", "torch_ir", "docs")
 BUILD_FILES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
-PAGES = "torch_max_backend/cli/pages"
+PAGES = "torch_max_backend/tools/cli/pages"
 
 
 def run(*command: str | Path, cwd: Path) -> str:

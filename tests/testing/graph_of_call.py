@@ -86,6 +86,8 @@ def lowered(call: OpCall, table: Mapping[Any, Any] | None = None) -> Module:
     """The call as a MAX Module, built and not compiled."""
     gm, _ = call.trace(decomposition_table() if table is None else table)
     graph = graph_for_max(gm)
+    for package in graph.kernels:
+        mojo_kernels.precompile(package)
     module = Module()
     graph_builder.build(graph.program, graph.lowerings, module, "graph", graph.kernels)
     return module

@@ -52,6 +52,24 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, int, int, int]]] =
     "a stride that skips pixels": (lambda: _conv(3, 4, 1, stride=3), (1, 3, 8, 8)),
     "1 x 1, all pixels in a row": (lambda: _conv(17, 40, 1), (2, 17, 5, 7)),
     "a wide row": (lambda: _conv(3, 4, 3, padding=1), (1, 3, 3, 50)),
+    "3 x 3 by Winograd's algorithm": (
+        lambda: nn.Sequential(_conv(20, 40, 3, padding=1), nn.ReLU(), _conv(40, 17, 3)),
+        (2, 20, 21, 18),
+    ),
+    "Winograd's with a norm and a sum": (
+        lambda: Of(
+            _residual,
+            a=_conv(16, 33, 3, padding=1),
+            n=nn.BatchNorm2d(33),
+            b=_conv(33, 33, 3, padding=1),
+            s=_conv(16, 33, 1),
+        ),
+        (1, 16, 24, 25),
+    ),
+    "rows of seven": (
+        lambda: nn.Sequential(_conv(20, 40, 3, padding=1), nn.ReLU(), _conv(40, 33, 1)),
+        (1, 20, 7, 7),
+    ),
     "groups": (lambda: _conv(6, 12, 3, padding=1, groups=3), (2, 6, 6, 6)),
     "depthwise": (lambda: _conv(37, 37, 5, stride=2, padding=2, groups=37), (2, 37, 9, 11)),
     "one channel in, several out": (lambda: _conv(4, 8, 3, groups=4), (1, 4, 6, 6)),
@@ -209,7 +227,7 @@ def one_convolution(image: torch.Tensor, filters: torch.Tensor) -> tuple[Any, ..
     source = View(0, h * w * inputs, w * inputs, inputs)
     result = View(n * h * w * inputs, h * w * outputs, w * outputs, outputs)
     lines = (
-        Instruction(What.LOAD, (n, h, w, inputs), source),
+        Instruction(What.LOAD, (n, h, w, inputs), source, View(image=h * w * inputs)),
         Instruction(
             What.CONVOLUTION,
             (n, h, w, outputs),
@@ -218,12 +236,14 @@ def one_convolution(image: torch.Tensor, filters: torch.Tensor) -> tuple[Any, ..
             (h, w, inputs),
             steps=(Step(Then.RELU),),
         ).in_one_line(),
-        Instruction(What.STORE, (n, h, w, outputs), View(), result),
+        Instruction(What.STORE, (n, h, w, outputs), View(image=h * w * outputs), result),
     )
     columns = 16
     size = panel_floats(inputs, outputs, columns)
     layout = ImageWeights((Piece(0, size, Filters(0)),), size + 2 * columns, columns)
     program = [number for line in lines for number in line.encode()]
     floats = n * h * w * outputs
-    memory = n * h * w * inputs + floats + 2 * columns
-    return image.flatten(), layout.pack(filters), program, [0.0, 0.0], memory, floats, columns
+    memory = n * h * w * inputs + floats
+    x = image.reshape(1, -1)
+    past = 2 * columns
+    return x, layout.pack(filters), program, [0.0, 0.0], memory, past, floats, columns

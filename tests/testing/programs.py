@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from torch_max_backend.flags import Options
 from torch_max_backend.frontend.graph_compiler import GraphCompiler
-from torch_max_backend.program import Kind, Program
+from torch_max_backend.program import Kind, Mutation, Program, passes
 
 OPTIONS = Options()
 
@@ -42,6 +43,20 @@ def program_of(
 ) -> Program:
     """A traced graph as the product imports it, after the passes."""
     return GraphCompiler(options, ()).program(gm, kind, static)
+
+
+def written(
+    function: Callable[..., Any],
+    *args: torch.Tensor,
+    mutates: int = 0,
+    kind: Kind = Kind.INFERENCE,
+) -> Program:
+    """What is made of a function whose first result is written to an argument."""
+    traced = program(lambda *args: [*function(*args)], *args, kind=Kind.FORWARD)
+    first, *others = traced.outputs
+    mutation = Mutation(traced.inputs[mutates].name, first.ref)
+    changed = dataclasses.replace(traced, outputs=others, mutations=[mutation])
+    return passes.run(changed, kind, OPTIONS)
 
 
 def op_names(program: Program) -> list[str]:

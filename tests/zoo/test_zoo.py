@@ -64,7 +64,7 @@ def test_runs_on_max_as_eager(module: str, name: str) -> None:
     result = results(module)[name]
     assert result.on_torch == 0, result.reasons
     assert not result.graph_breaks
-    assert result.on_max >= 30
+    assert result.on_max >= 25  # after fusion
     assert result.compiled_again == 0
     assert result.error is not None and result.error <= report.TOLERANCE
 
