@@ -170,3 +170,11 @@ def test_differences_are_seen(got: Observed, want: Observed) -> None:
     with pytest.raises(Wrong):
         compare(got, want, lambda: [want] * 4)
     compare(want, want, list)
+
+
+def test_results_that_share_in_eager_may_share_in_part() -> None:
+    """`v0, v0.detach(), v0.detach().contiguous()`: one memory in eager, two of ours (seed 2)."""
+    own = X.clone()
+    compare(_observed(own, X, X), _observed(X, X, X), list)
+    with pytest.raises(Wrong, match=r"result 2 shares the memory of result 1"):
+        compare(_observed(own, X, X), _observed(X, X, own), list)
