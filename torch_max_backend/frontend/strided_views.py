@@ -53,17 +53,39 @@ def read_whole_memory(gm: fx.GraphModule) -> None:
 
 def _owner(node: fx.Node) -> fx.Node:
     """The first node of a chain of views whose memory the node has."""
-    memory = memory_id(node.meta["val"])
     while node.op == "call_function":
         source = node.args[0] if node.args else None
-        value = source.meta.get("val") if isinstance(source, fx.Node) else None
-        if not isinstance(value, torch.Tensor) or memory_id(value) != memory:
+        if not isinstance(source, fx.Node) or not _has_memory_of(node, source):
             break
-        if value.dtype is not node.meta["val"].dtype:
+        if source.meta["val"].dtype is not node.meta["val"].dtype:
             break
-        assert isinstance(source, fx.Node)
         node = source
     return node
+
+
+def _has_memory_of(node: fx.Node, other: fx.Node) -> bool:
+    """Whether two nodes are tensors that share memory."""
+    values = node.meta.get("val"), other.meta.get("val")
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    return len(tensors) == 2 and memory_id(tensors[0]) == memory_id(tensors[1])
+
+
+def is_read_by_memory(node: fx.Node) -> bool:
+    """Whether the node is a view, with gaps, of what `as_strided_scatter` reads on PyTorch.
+
+    MAX would compute it without gaps.
+    """
+    source = node.args[0] if node.args else None
+    if not isinstance(source, fx.Node) or not _has_memory_of(node, source):
+        return False
+    return any(
+        user.args[0] is node
+        and (
+            (reads_memory(user) and not lies_in_order(node.meta["val"])) or is_read_by_memory(user)
+        )
+        for user in node.users
+        if user.op == "call_function"
+    )
 
 
 def lies_in_order(value: torch.Tensor) -> bool:

@@ -26,7 +26,11 @@ from torch_max_backend.frontend.fx_importer import (
     tensors_of,
 )
 from torch_max_backend.frontend.random_numbers import random_op
-from torch_max_backend.frontend.strided_views import lies_in_order, reads_memory
+from torch_max_backend.frontend.strided_views import (
+    is_read_by_memory,
+    lies_in_order,
+    reads_memory,
+)
 from torch_max_backend.lowering import aten_functions as _registered  # noqa: F401
 from torch_max_backend.lowering import on_device, on_torch
 from torch_max_backend.lowering.devices import is_on_max
@@ -50,6 +54,9 @@ RANDOM = Reason(on_torch.RANDOM, by_design=True)
 _NO_LOWERING = Reason("it has no MAX lowering")
 _NOT_ATEN = Reason("it is not an ATen op")
 _CONTROL_FLOW = Reason("its graph holds control flow (torch.cond and the like)")
+_FACTORS = Reason(
+    "PyTorch's factors of a matrix depend on its strides, and tensors of MAX have none"
+)
 _MEMORY = Reason("it reads the memory of a tensor that does not lie there in order")
 _NUMBER = Reason("its result is a number that the rest of the graph depends on")
 
@@ -79,8 +86,25 @@ def unsupported(node: fx.Node) -> Reason | None:
         return _NO_LOWERING if by_design is None else Reason(by_design)
     if reads_memory(node) and not lies_in_order(node.all_input_nodes[0].meta["val"]):
         return _MEMORY
+    if is_read_by_memory(node):
+        return _MEMORY
+    if _reads_other_factors(node):
+        return _FACTORS
     nodes = [node, *node.all_input_nodes]
     return _missing_form(node, nodes) or _missing_dtype(nodes) or _missing_size(nodes)
+
+
+_FACTORS_FROM = {aten._linalg_det: 1, aten._linalg_slogdet: 2}
+"""Ops with LU factors among their results, and the index of the first of them."""
+
+
+def _reads_other_factors(node: fx.Node) -> bool:
+    """Whether the factors of a matrix are read that is not contiguous."""
+    first = _FACTORS_FROM.get(getattr(node.target, "overloadpacket", None))
+    if first is None or node.args[0].meta["val"].is_contiguous():  # type: ignore[union-attr]
+        return False
+    read = (user.args[1] for user in node.users if user.target is operator.getitem)
+    return any(index in (first, first + 1) for index in read)
 
 
 def unsupported_nodes(gm: fx.GraphModule) -> dict[str, Reason]:

@@ -34,6 +34,7 @@ from torch_max_backend.frontend.complex_numbers.arithmetic import (
 )
 from torch_max_backend.frontend.complex_numbers.pair import Pair
 from torch_max_backend.frontend.fx_importer import tensors_of
+from torch_max_backend.frontend.strided_views import is_read_by_memory
 
 aten = torch.ops.aten
 
@@ -264,6 +265,8 @@ def _parts(value: Any) -> tuple[torch.Tensor, ...]:
 
 def _can_rewrite(node: fx.Node) -> bool:
     """Whether the rewrite of the node's op applies to this call."""
+    if is_read_by_memory(node):
+        return False  # the two parts would have no gaps
     given = [tensor for source in node.all_input_nodes for tensor in tensors_of(source)]
     if is_part_by_part(node.target):
         return any(tensor.is_complex() for tensor in given)

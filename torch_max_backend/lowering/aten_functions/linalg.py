@@ -87,6 +87,15 @@ def _solve_triangular(
     return mojo_kernels.call("tmb_solve_triangular", [a, b], outputs, parameters)[0]
 
 
+def _lu_of_transposed(a: MaxTensor) -> tuple[MaxTensor, MaxTensor, MaxTensor]:
+    """The factors that PyTorch returns beside a determinant.
+
+    They are those of the transposed matrix if the matrix is contiguous, and its gradients read them
+    so. Where it is not and the factors are read, PyTorch runs the call (`frontend/support.py`).
+    """
+    return _lu(stacked(transposed(a)))
+
+
 def _lu_solve(lu: MaxTensor, pivots: MaxTensor, b: MaxTensor, *, transpose: bool) -> MaxTensor:
     """The solution X of A X = B with A = P L U, or of A' X = U' L' P' X = B."""
     if transpose:
@@ -133,7 +142,7 @@ def aten__linalg_det(A: MaxTensor, *, call: CallInfo) -> tuple[MaxTensor, MaxTen
             empty_output(factors, call),
             empty_output(places, call),
         )
-    lu, pivots, _ = _lu(stacked(A))
+    lu, pivots, _ = _lu_of_transposed(A)
     sign, diagonal = _sign_and_diagonal(lu, pivots)
     det = ops.mul(sign, aten_prod(diagonal, 1))
     return reshape(det, result.shape), reshape(lu, factors.shape), reshape(pivots, places.shape)
@@ -149,7 +158,7 @@ def aten__linalg_slogdet(
     if _is_empty(A):
         empty = (empty_output(factors, call), empty_output(places, call))
         return empty_output(signs, call, 1), empty_output(logs, call), *empty
-    lu, pivots, _ = _lu(stacked(A))
+    lu, pivots, _ = _lu_of_transposed(A)
     sign, diagonal = _sign_and_diagonal(lu, pivots)
     zero = constants.scalar(0, promotion.dtype_of(lu), lu.device)
     up, down = (
