@@ -150,3 +150,21 @@ def test_a_profiler_is_asked_for_its_table(compat: ModuleType, tmp_path: Path) -
     ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
     assert ran.stdout.decode().strip() == "False" and missing in ran.stderr.decode()
     assert compat.load_profiler_plugin is not None
+
+
+def test_what_is_computed_of_a_broadcast_is_copied_before_it_is_broadcast(
+    compat: ModuleType,
+) -> None:
+    """With sizes that are not known; `tests/fuzz/corpus/sum_of_broadcasts.py` runs such a graph."""
+
+    def copies(*sizes: Any) -> int:
+        b, s, t = sizes
+        device = DeviceRef.CPU()
+        types = [TensorType(DType.float32, shape, device) for shape in ([s, t], [t], [b, s, t])]
+        with compat.BroadcastOnceGraph("broadcasts", input_types=types) as graph:
+            x, y, z = (value.tensor for value in graph.inputs)
+            graph.output((x + y) * z, x * z, ops.broadcast_to(ops.sin(x + y), z.shape))
+        return str(graph).count('"copy"')
+
+    assert copies("b", "s", "t") == 2
+    assert copies("b", 3, 5) == 0

@@ -26,7 +26,7 @@ from max.graph import (
     ops,
 )
 
-from torch_max_backend.compat.max import join_chains
+from torch_max_backend.compat.max import BroadcastOnceGraph, join_chains
 from torch_max_backend.compat.torch import OpOverload, disable_current_modes
 from torch_max_backend.errors import LoweringError, MaxCompilerError, UnsupportedOpError, how_to_add
 from torch_max_backend.lowering import aten_functions as _registered  # noqa: F401
@@ -86,7 +86,9 @@ def build(
     # AOTAutograd calls the backend under its fake-tensor mode, but constants need real memory.
     with (
         disable_current_modes(),
-        Graph(name, input_types=types, module=module, custom_extensions=list(kernels)) as graph,
+        BroadcastOnceGraph(
+            name, input_types=types, module=module, custom_extensions=list(kernels)
+        ) as graph,
     ):
         tag = trace_tag(program)
         with graph.profile_scope(f"{tag}.in"):
