@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import sympy
 import torch
+from functorch.compile import make_boxed_func
 from torch import fx, nn
+from torch._functorch.aot_autograd import aot_module_simplified
 
 from tests.testing.private_names import attributes_of, check_import, imported_names
 
@@ -119,6 +121,26 @@ def test_memory_of_fake_tensors(compat: ModuleType) -> None:
         one, other = torch.empty(4, 3), torch.empty(4, 3)
         assert compat.memory_id(one) == compat.memory_id(one.t()[1:])
         assert compat.memory_id(one) != compat.memory_id(other)
+
+
+def test_which_views_are_replayed(compat: ModuleType) -> None:
+    """Of arguments that share memory, AOTAutograd does not know how the changed one was made."""
+    seen = []
+
+    def backend(gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+        def compile_graph(graph: torch.fx.GraphModule, _: Sequence[Any]) -> Any:
+            seen.extend(compat.TracingContext.get().fw_metadata.output_info)
+            return make_boxed_func(graph.forward)
+
+        return aot_module_simplified(gm, inputs, compile_graph)
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return x.t(), y.mul_(2)
+
+    storage = torch.arange(8.0)
+    torch.compile(program, backend=backend)(X.clone(), storage[::2])
+    torch.compile(lambda x, y: (y.mul_(2), x.sum()), backend=backend)(storage, storage[::2])
+    assert [compat.is_replayed(info) for info in seen] == [True, False, False, False]
 
 
 def test_what_a_fake_tensor_cannot_tell(compat: ModuleType) -> None:

@@ -228,7 +228,7 @@ class _Builder:
                 if deterministic(dynamic):
                     return dynamic
         elif (kind < 0.35 and real and any(map(_is_matrix, real))) or (kind < 0.25 and real):
-            storages = {name: value.flip(0) for name, value in found.first.storages.items()}
+            storages = {name: _reversed(value) for name, value in found.first.storages.items()}
             second = Arguments(storages, found.first.inputs)
             for change in ({"second": second}, {}):
                 with_parameters = replace(found, parameters=True, **change)
@@ -243,3 +243,10 @@ class _Builder:
 
 def _is_matrix(view: View) -> bool:
     return len(view.shape) == 2
+
+
+def _reversed(storage: torch.Tensor) -> torch.Tensor:
+    """The elements from last to first; PyTorch does not flip uint16, uint32 and uint64."""
+    if storage.dtype not in (torch.uint16, torch.uint32, torch.uint64):
+        return storage.flip(0)
+    return torch.tensor(storage.tolist()[::-1], dtype=storage.dtype)

@@ -28,6 +28,7 @@ from torch._export.utils import _get_decomp_for_cia as composite_decomposition
 from torch._export.utils import _special_op_to_preserve_cia
 from torch._functorch import config as functorch_config
 from torch._functorch._aot_autograd.schemas import (
+    OutputAliasInfo,
     OutputType,
     PlainTensorMeta,
     SerializableAOTDispatchCompiler,
@@ -103,6 +104,7 @@ __all__ = [
     "has_kernel_for_key",
     "hides_aliases",
     "invoke_subgraph",
+    "is_replayed",
     "is_unbacked",
     "make_fx",
     "memory_id",
@@ -201,6 +203,19 @@ def is_unbacked(symbol: sympy.Symbol) -> bool:
 def memory_id(tensor: torch.Tensor) -> int:
     """Equal for tensors that share memory; a fake tensor has an id too, and no address."""
     return tensor.untyped_storage()._cdata
+
+
+def is_replayed(info: OutputAliasInfo) -> bool:
+    """Whether AOTAutograd makes a result anew by repeating calls, and not from its strides.
+
+    The rule of `gen_alias_from_base`.
+    """
+    sequence = info.view_meta_sequence
+    return (
+        functorch_config.view_replay_for_aliased_outputs
+        and sequence is not None
+        and not any(step.has_symbolic_inputs for step in sequence.sequence)
+    )
 
 
 # --- graphs -----------------------------------------------------------------------------------

@@ -19,7 +19,12 @@ from torch_max_backend.compat.torch import (
 )
 from torch_max_backend.frontend import aot_cache
 from torch_max_backend.frontend.graph_compiler import GraphCompiler, Runnable
-from torch_max_backend.frontend.returned_views import kept_results, remade_results, returned_views
+from torch_max_backend.frontend.returned_views import (
+    changed_arguments,
+    kept_results,
+    remade_results,
+    returned_views,
+)
 from torch_max_backend.lowering.decompositions.rnn import rnn_dropout
 from torch_max_backend.lowering.registry import decomposition_table, preserved_composites
 from torch_max_backend.program import Kind
@@ -52,7 +57,12 @@ def _compiler(graphs: GraphCompiler, kind: Kind) -> Any:
     def compile_graph(gm: fx.GraphModule, inputs: Sequence[Any]) -> Runnable:
         context = TracingContext.try_get()
         meta = None if context is None else context.fw_metadata
-        views = returned_views(gm, remade_results(meta, kind), kept_results(meta, kind))
+        views = returned_views(
+            gm,
+            remade_results(meta, kind),
+            kept_results(meta, kind),
+            changed_arguments(meta, kind),
+        )
         return graphs.compile(gm, kind, _static_inputs(kind, meta), views, _saved(gm, kind, meta))
 
     return aot_cache.cacheable(compile_graph)

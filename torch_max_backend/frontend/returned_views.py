@@ -1,8 +1,10 @@
-"""Finds the results of a graph that AOTAutograd makes anew, as views whose place is symbolic.
+"""Finds the results of a graph that AOTAutograd makes anew, as views that it cannot replay.
 
 It makes a result that is a view of an argument (or of another result) from that one at each call.
-A view that depends on no symbolic size it replays; of any other it reads shape, strides and offset
-from the graph's own result, which therefore has to be such a view (`runtime/returned_views.py`).
+Most views it replays. It does not know the calls of others: views at a symbolic place, arguments
+that share memory with an argument that is changed, arguments whose shape is changed. Of these it
+reads shape, strides and offset from the graph's own result, which therefore has to be such a view
+(`runtime/returned_views.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +15,12 @@ from typing import Any
 import torch
 from torch import fx
 
-from torch_max_backend.compat.torch import OutputType, ViewAndMutationMeta, memory_id
+from torch_max_backend.compat.torch import (
+    OutputType,
+    ViewAndMutationMeta,
+    is_replayed,
+    memory_id,
+)
 from torch_max_backend.frontend.fx_importer import expression, is_mutation
 from torch_max_backend.program import Kind, ReturnedView, SymSize
 
@@ -28,16 +35,18 @@ _OF_RESULTS = (
 
 
 def remade_results(meta: ViewAndMutationMeta | None, kind: Kind) -> dict[int, int | None]:
-    """Results that AOTAutograd makes anew, each with the result that it is a view of.
+    """Results that AOTAutograd makes anew and does not replay, each with what it is a view of.
 
-    None stands for an argument.
+    That is the position of another result; None stands for an argument.
     """
     if meta is None or kind is Kind.BACKWARD:
         return {}
-    # A forward that is trained returns the new values of changed arguments before its results.
-    before = 0 if kind is Kind.INFERENCE else meta.num_mutated_inp_runtime_indices
+    # The new values of arguments that the graph does not change itself come before its results.
+    before = meta.num_mutated_inp_runtime_indices
     found: dict[int, int | None] = {}
     for index, info in enumerate(meta.output_info):
+        if is_replayed(info):
+            continue
         if info.output_type is OutputType.alias_of_input:
             found[before + index] = None
         elif info.output_type in _OF_RESULTS and info.base_idx is not None:
@@ -58,15 +67,25 @@ def kept_results(meta: ViewAndMutationMeta | None, kind: Kind) -> set[int]:
     return {before + i for i, kind_of in enumerate(types) if kind_of is OutputType.non_alias}
 
 
+def changed_arguments(meta: ViewAndMutationMeta | None, kind: Kind) -> Sequence[int]:
+    """Positions of the arguments whose new values are the first results of the graph."""
+    return () if meta is None or kind is Kind.BACKWARD else meta.mutated_inp_runtime_indices
+
+
 def returned_views(
-    gm: fx.GraphModule, remade: Mapping[int, int | None], kept: Collection[int] = ()
+    gm: fx.GraphModule,
+    remade: Mapping[int, int | None],
+    kept: Collection[int] = (),
+    changed: Sequence[int] = (),
 ) -> dict[int, ReturnedView]:
-    """Of the results in `remade`, those whose place depends on a symbolic size; of `kept`, all."""
+    """The results in `remade` and in `kept` that are views of what they are said to be."""
     if not remade and not kept:
         return {}
     outputs: Sequence[Any] = gm.graph.output_node().args[0]  # type: ignore[assignment]
-    arguments = _owners(gm)
     written = {n.args[1]: n.args[0] for n in gm.graph.nodes if is_mutation(n)}
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    written |= {outputs[i]: placeholders[position] for i, position in enumerate(changed)}
+    arguments = _owners(placeholders, written)
     found = {}
     for position, base_position in {**dict.fromkeys(kept), **remade}.items():
         value = _tensor(outputs[position])
@@ -80,7 +99,7 @@ def returned_views(
         else:
             base, name = _tensor(outputs[base_position]), base_position
         view = None if base is None else _view(value, base, name)
-        if view is not None and (position in kept or view.is_symbolic):
+        if view is not None:
             found[position] = view
     return found
 
@@ -90,16 +109,20 @@ def _tensor(node: Any) -> torch.Tensor | None:
     return value if isinstance(value, torch.Tensor) else None
 
 
-def _owners(gm: fx.GraphModule) -> dict[int, tuple[torch.Tensor, str]]:
+def _owners(
+    placeholders: Iterable[fx.Node], written: Mapping[Any, fx.Node]
+) -> dict[int, tuple[torch.Tensor, str]]:
     """The arguments by their memory, and by that of the values that are written to them."""
     found = {}
-    for node in gm.graph.nodes:
-        if node.op == "placeholder" and (value := _tensor(node)) is not None:
+    for node in placeholders:
+        if (value := _tensor(node)) is not None:
             found[memory_id(value)] = value, node.name
-        elif is_mutation(node) and (value := _tensor(node.args[1])) is not None:
-            argument = node.args[0].meta["val"]
-            if _numbers(value.stride()) == _numbers(argument.stride()):
-                found[memory_id(value)] = value, node.args[0].name
+    for new, argument in written.items():
+        value, old = _tensor(new), _tensor(argument)
+        if value is None or old is None:
+            continue
+        if _numbers(value.stride()) == _numbers(old.stride()):
+            found[memory_id(value)] = value, argument.name
     return found
 
 

@@ -186,11 +186,6 @@ class ReturnedView:
     conj: bool = False
     """It is conjugated where the base is not, or the other way around."""
 
-    @property
-    def is_symbolic(self) -> bool:
-        """Whether its place depends on a symbolic size."""
-        return any(isinstance(n, sympy.Expr) for n in (*self.shape, *self.strides, self.offset))
-
 
 @dataclass(frozen=True)
 class TensorOutput:

@@ -353,7 +353,8 @@ def to_copy(
         dtype = _dtype(self)
     if dtype is torch.bool:
         return _in_format(ne(self, 0), memory_format)
-    real = _in_format(re(self).to(dtype.to_real()), memory_format)
+    # A copy, because PyTorch may run it: `x.real` is a view of the argument.
+    real = _in_format(re(self).to(dtype.to_real(), copy=True), memory_format)
     if not dtype.is_complex:
         return real
     if not isinstance(self, Pair):

@@ -121,7 +121,8 @@ def _trilinear(
             tensor = tensor.unsqueeze(dim)
         tensors.append(tensor)
     product = tensors[0] * tensors[1] * tensors[2]
-    return product.sum(sumdim) if sumdim else product
+    # Not the dtype of a sum, which is int64 for small integers.
+    return product.sum(sumdim, dtype=product.dtype) if sumdim else product
 
 
 def _weight_norm_interface_backward(
