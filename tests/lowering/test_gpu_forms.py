@@ -134,6 +134,7 @@ def _mlir(graph: CompiledGraph, name: str) -> bytes:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("gpu-forms")
 @pytest.mark.parametrize("row", _rows_with_forms(), ids=lambda row: row.id)
 def test_a_gpu_form_agrees_with_pytorch(row: Row, on_cpu: dict[str, Outcome]) -> None:
     """What a GPU would compute, computed by the CPU: MAX's own products, and bodies of `each`."""
