@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.testing import joined as joined_files
 from tests.testing.table import Compiled
 from torch_max_backend.program.verify import verify_always
 
@@ -60,3 +61,11 @@ def pytest_terminal_summary(
 def functions(request: pytest.FixtureRequest) -> dict[str, Compiled]:
     """Every function of the module's `TABLE`, compiled."""
     return request.module.TABLE.compile()
+
+
+@pytest.fixture(scope="session")
+def joined(request: pytest.FixtureRequest) -> None:
+    """What the files of `tests.testing.joined` compile, as one Module."""
+    functions = joined_files.compilers(request.session.items)
+    if len(functions) > 1:
+        joined_files.compile_joined(functions)

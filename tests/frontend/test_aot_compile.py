@@ -6,32 +6,42 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from tests.frontend.aot_functions import exponential, scaled
+from tests.testing.joined import JOINED
 from torch_max_backend import compile_stats, compile_together
 from torch_max_backend.compat.dynamo import BypassAOTAutogradCache
 from torch_max_backend.engine.queue import ENGINE
 
-pytestmark = pytest.mark.filterwarnings("ignore::torch_max_backend.errors.FallbackWarning")
+pytestmark = [
+    *JOINED,
+    pytest.mark.filterwarnings("ignore::torch_max_backend.errors.FallbackWarning"),
+]
 
 
-@pytest.fixture(scope="module")
-def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Of `scaled`, for inference and for training; both are one Module."""
-    folder = tmp_path_factory.mktemp("aot")
-    found = {"inference": folder / "inference", "training": folder / "training"}
+def compile_all() -> dict[str, Any]:
+    """`scaled`, for inference and for training; both are one Module."""
     compiled = torch.compile(scaled, backend="max_backend", fullgraph=True)
     x, weight = torch.randn(4, 8), torch.randn(8, 3)
     functions = {}
     with compile_together():
-        for kind in found:
+        for kind in ("inference", "training"):
             weight.requires_grad_(kind == "training")
             functions[kind] = compiled.aot_compile(((x, weight), {}))
-    for kind, path in found.items():
-        functions[kind].save_compiled_function(str(path))
+    return functions
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("aot")
+    found = {}
+    for kind, function in compile_all().items():
+        found[kind] = folder / kind
+        function.save_compiled_function(str(found[kind]))
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 import torch
 
 from tests.testing.graph_of_call import OpCall
+from tests.testing.joined import JOINED
 from tests.testing.observed import ops_on_torch
 from torch_max_backend import compile_stats, compile_together, max_backend
 from torch_max_backend.errors import FallbackWarning
@@ -19,7 +19,7 @@ from torch_max_backend.frontend.complex_numbers import arithmetic, fourier
 from torch_max_backend.frontend.complex_numbers.pair import Pair
 from torch_max_backend.lowering.registry import decomposition_table
 
-pytestmark = pytest.mark.xdist_group("complex")
+pytestmark = JOINED
 
 
 def two_transforms(x: torch.Tensor) -> torch.Tensor:
@@ -119,7 +119,6 @@ def of_batch(size: int) -> tuple[torch.Tensor, torch.Tensor]:
     return x, complex64(10, 4)
 
 
-@functools.cache
 def compile_all() -> None:
     """All of this file's graphs, as one Module."""
     with compile_together(), warnings.catch_warnings():
@@ -132,17 +131,23 @@ def compile_all() -> None:
         IN_PLACE(complex64(3, 5), torch.randn(5))
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_runs_on_max_as_eager(name: str) -> None:
+@pytest.fixture(scope="module")
+def compiled() -> None:
+    torch._dynamo.reset()
     compile_all()
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.usefixtures("compiled")
+def test_runs_on_max_as_eager(name: str) -> None:
     before = compile_stats()["graphs"]
     actual = COMPILED[name](*inputs(name))
     assert compile_stats()["graphs"] == before
     torch.testing.assert_close(actual, FUNCTIONS[name][0](*inputs(name)), atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.usefixtures("compiled")
 def test_gradients_of_real_and_complex_leaves() -> None:
-    compile_all()
     actual, expected = leaves(), leaves()
     LOSS(*actual).backward()
     x, angles = expected
@@ -151,8 +156,8 @@ def test_gradients_of_real_and_complex_leaves() -> None:
         torch.testing.assert_close(got.grad, want.grad, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.usefixtures("compiled")
 def test_a_symbolic_batch_is_one_compile() -> None:
-    compile_all()
     before = compile_stats()["graphs"]
     for size in (3, 2, 7):
         x, angles = of_batch(size)
@@ -162,8 +167,8 @@ def test_a_symbolic_batch_is_one_compile() -> None:
     assert compile_stats()["graphs"] == before
 
 
+@pytest.mark.usefixtures("compiled")
 def test_a_complex_argument_is_changed_in_place() -> None:
-    compile_all()
     z, x = complex64(3, 5), torch.randn(5)
     changed = z.clone()
     expected = in_place(z, x)
@@ -209,8 +214,8 @@ def test_strictly_a_gap_is_one_error() -> None:
         compiled(complex64(5, 6))
 
 
+@pytest.mark.usefixtures("compiled")
 def test_an_op_without_a_rewrite_stays_on_pytorch() -> None:
-    compile_all()
     torch.manual_seed(1)
     z = 0.1 * complex64(5, 6)
     torch.testing.assert_close(GAP(z), with_a_gap(z), atol=1e-5, rtol=1e-5)

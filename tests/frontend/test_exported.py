@@ -15,12 +15,14 @@ import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram
 
+from tests.testing.joined import JOINED
 from torch_max_backend import (
     ExportedProgramError,
     InputError,
     OptionError,
     UnsupportedOpError,
     compile_exported,
+    compile_stats,
     compile_together,
 )
 from torch_max_backend.engine.graph import CompiledGraph, PartitionedGraph
@@ -28,8 +30,7 @@ from torch_max_backend.errors import FallbackWarning
 from torch_max_backend.frontend.exported import SeamGraph
 from torch_max_backend.runtime.compiled_program import CompiledProgram
 
-# One worker: all programs are one Module.
-pytestmark = pytest.mark.xdist_group("exported")
+pytestmark = JOINED
 
 BATCH = Dim("batch", min=2, max=16)
 
@@ -145,8 +146,7 @@ def _export(row: Row) -> tuple[nn.Module, ExportedProgram]:
     return model, program
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Made]:
+def compile_all() -> dict[str, Made]:
     found = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FallbackWarning)
@@ -154,10 +154,17 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Made]:
             for name, row in ROWS.items():
                 model, program = _export(row)
                 found[name] = Made(model, program, compile_exported(program))
-            # A file of a program is the same graph: nothing more to compile.
-            path = tmp_path_factory.mktemp("exported") / "dynamic.pt2"
-            torch.export.save(found["dynamic"].program, path)
-            loaded = compile_exported(path)
+    return found
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Made]:
+    found = compile_all()
+    path = tmp_path_factory.mktemp("exported") / "dynamic.pt2"
+    torch.export.save(found["dynamic"].program, path)
+    before = compile_stats()["modules"]
+    loaded = compile_exported(path)
+    assert compile_stats()["modules"] == before, "a file of a program is the same graph"
     found["file"] = Made(found["dynamic"].model, found["dynamic"].program, loaded)
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import warnings
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ import torch
 from torch import nn
 
 from tests.models import SPECS
+from tests.testing.joined import JOINED
 from tests.zoo.architectures import ARCHITECTURES
 from torch_ir import ExecutionError, execute_ir, extract_ir, verify_ir_with_state_dict
 from torch_ir.engines import GROUP
@@ -23,18 +25,23 @@ from torch_ir.verifier import with_all_values
 from torch_max_backend import compile_stats, compile_together
 from torch_max_backend.errors import FallbackWarning
 
-# One worker: all models are one Module.
-pytestmark = pytest.mark.xdist_group("ir-engine")
+pytestmark = JOINED
 
 TOLERANCE = 1e-4
 
 
-@pytest.fixture(scope="module", autouse=True)
-def installed() -> Iterator[None]:
+@contextlib.contextmanager
+def entry_point() -> Iterator[None]:
     """The entry point, also where an older version of this package is installed."""
     point = EntryPoint("max", "torch_max_backend.frontend.ir:engine", GROUP)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("torch_ir.engines.entry_points", lambda **_: EntryPoints([point]))
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed() -> Iterator[None]:
+    with entry_point():
         yield
 
 
@@ -74,9 +81,8 @@ class Drifting(nn.Module):
         return (x.sin() * 3).erf().tanh().softmax(0).log1p().exp().cumsum(0)
 
 
-@pytest.fixture(scope="module")
-def cases() -> dict[str, Case]:
-    with warnings.catch_warnings(), compile_together():
+def compile_all() -> dict[str, Case]:
+    with entry_point(), warnings.catch_warnings(), compile_together():
         warnings.simplefilter("error", FallbackWarning)
         found = {
             name: _case(spec.model(), spec.inputs, spec.kwargs, shapes=spec.dynamic_shapes)
@@ -84,6 +90,11 @@ def cases() -> dict[str, Case]:
         }
         found["drifting"] = _case(Drifting(), lambda: (torch.randn(64),), dict, watched=True)
     return found
+
+
+@pytest.fixture(scope="module")
+def cases() -> dict[str, Case]:
+    return compile_all()
 
 
 @pytest.mark.parametrize("name", SPECS)

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from tests.testing.joined import JOINED
 from tests.testing.table import Compiled, Table
 
+pytestmark = JOINED
 TABLE = Table(falls_back=True)
 
 
@@ -95,7 +97,6 @@ MAKE = {
 }
 
 
-@pytest.mark.xdist_group("returned_views")
 @pytest.mark.parametrize("name", TABLE.rows)
 def test_a_returned_view_is_at_its_place(name: str, functions: dict[str, Compiled]) -> None:
     make: Callable[[], torch.Tensor] = MAKE.get(name, rows)

@@ -6,13 +6,14 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tests.testing.joined import JOINED
 from tests.testing.table import Compiled, Table
 from torch_max_backend.frontend.strided_views import read_whole_memory
 from torch_max_backend.frontend.support import unsupported_nodes
 
 aten = torch.ops.aten
 TABLE = Table(falls_back=True)
-pytestmark = pytest.mark.xdist_group("strided_views")
+pytestmark = JOINED
 
 
 def gaps() -> torch.Tensor:

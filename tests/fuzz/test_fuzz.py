@@ -19,6 +19,7 @@ from tests.fuzz.compare import Observed, Wrong, compare
 from tests.fuzz.program import Arguments, Call, Program, Use, View
 from tests.fuzz.shrink import shrink
 from tests.fuzz.source import load, source
+from tests.testing.joined import GROUP
 from torch_max_backend import MAPPING_TORCH_ATEN_TO_MAX
 
 aten = torch.ops.aten
@@ -57,15 +58,20 @@ def test_more_programs(first: int) -> None:
     assert not report.failing(), _failures(report)
 
 
-@pytest.fixture(scope="module")
-def corpus() -> dict[Path, execute.Outcome]:
-    """What became of every program of the corpus, all of them in one Module."""
+def compile_all() -> dict[Path, execute.Outcome]:
+    """What became of every program of the corpus."""
     paths = session.kept()
     outcomes = execute.run([load(path.read_text(), path.stem) for path in paths])
     return dict(zip(paths, outcomes, strict=True))
 
 
-@pytest.mark.xdist_group("fuzz")
+@pytest.fixture(scope="module")
+def corpus() -> dict[Path, execute.Outcome]:
+    return compile_all()
+
+
+@pytest.mark.xdist_group(GROUP)
+@pytest.mark.usefixtures("joined")
 @pytest.mark.parametrize("path", session.kept(), ids=lambda path: path.stem)
 def test_corpus(path: Path, corpus: dict[Path, execute.Outcome]) -> None:
     """Programs that were once wrong."""

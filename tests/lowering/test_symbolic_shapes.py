@@ -11,12 +11,14 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from tests.testing.graph_of_call import graph_for_max, run_on_max
+from tests.testing.joined import JOINED
+from torch_max_backend import compile_together
 from torch_max_backend.engine.graph import CompiledGraph
 from torch_max_backend.engine.queue import ENGINE
 from torch_max_backend.frontend.graph_compiler import normalized
 from torch_max_backend.lowering.registry import decomposition_table
 
-pytestmark = pytest.mark.xdist_group("symbolic-shapes")  # one Module, so one worker
+pytestmark = JOINED
 F = torch.nn.functional
 
 
@@ -138,8 +140,6 @@ CASES = [
 DEFAULT, SLOW = CASES[::2], CASES[1::2]
 """Two Modules; a case compiles for 6 s, so the default run takes every other one."""
 
-_GRAPHS: dict[str, CompiledGraph | Exception] = {}
-
 
 def _inputs(case: Case, shapes: Sequence[tuple[int, ...]]) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(3)
@@ -151,33 +151,49 @@ def _inputs(case: Case, shapes: Sequence[tuple[int, ...]]) -> list[torch.Tensor]
     ]
 
 
-def _compile(cases: Sequence[Case]) -> None:
+def _compile(cases: Sequence[Case]) -> dict[str, CompiledGraph | Exception]:
     """Every case, traced with symbolic sizes, as one Module."""
     table = decomposition_table()
-    for case in cases:
-        try:
-            traced = make_fx(
-                lambda *a, f=case.function: [f(*a)],
-                decomposition_table=table,
-                tracing_mode="symbolic",
-            )(*_inputs(case, case.shapes[0]))
-            graph = graph_for_max(normalized(traced))
-            ENGINE.submit([graph])
-            _GRAPHS[case.name] = graph
-        except Exception as error:
-            _GRAPHS[case.name] = error
-    ENGINE.flush()
+    graphs: dict[str, CompiledGraph | Exception] = {}
+    with compile_together():
+        for case in cases:
+            try:
+                traced = make_fx(
+                    lambda *a, f=case.function: [f(*a)],
+                    decomposition_table=table,
+                    tracing_mode="symbolic",
+                )(*_inputs(case, case.shapes[0]))
+                graph = graph_for_max(normalized(traced))
+                ENGINE.submit([graph])
+                graphs[case.name] = graph
+            except Exception as error:
+                graphs[case.name] = error
+    return graphs
+
+
+def compile_all() -> dict[str, CompiledGraph | Exception]:
+    return _compile(DEFAULT)
+
+
+@pytest.fixture(scope="module")
+def default() -> dict[str, CompiledGraph | Exception]:
+    return compile_all()
+
+
+@pytest.fixture(scope="module")
+def slow() -> dict[str, CompiledGraph | Exception]:
+    return _compile(SLOW)
 
 
 @pytest.mark.parametrize(
-    "case",
-    [*DEFAULT, *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW)],
-    ids=lambda case: case.name,
+    ("case", "group"),
+    [
+        *(pytest.param(case, "default", id=case.name) for case in DEFAULT),
+        *(pytest.param(case, "slow", id=case.name, marks=pytest.mark.slow) for case in SLOW),
+    ],
 )
-def test_symbolic(case: Case) -> None:
-    if case.name not in _GRAPHS:
-        _compile(DEFAULT if case in DEFAULT else SLOW)
-    graph = _GRAPHS[case.name]
+def test_symbolic(case: Case, group: str, request: pytest.FixtureRequest) -> None:
+    graph = request.getfixturevalue(group)[case.name]
     if isinstance(graph, Exception):
         raise graph
     for shapes in case.shapes:

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.testing.joined import JOINED
 from tests.testing.table import Compiled, Table
 from tests.testing.threads import running
 from torch_max_backend import compile_stats
 
-pytestmark = pytest.mark.xdist_group("runtime-calls")
+pytestmark = JOINED
 TABLE = Table()
 Functions = dict[str, Compiled]
 
@@ -142,6 +143,11 @@ def scaled_by_a_float(x, f):
     return x * f + f
 
 
+def negated_views(size: int) -> list[torch.Tensor]:
+    z = torch.randn(size, dtype=torch.complex64)
+    return [z.conj().imag, torch._neg_view(torch.randn(size))]
+
+
 @TABLE.add(lambda: torch.randn(3, dtype=torch.complex64).conj().imag, lambda: torch.randn(1))
 def of_a_negated_view(x, y):
     return x * 2 + y
@@ -151,6 +157,17 @@ def of_a_negated_view(x, y):
 def writes_to_a_negated_view(x):
     x.mul_(3)
     return x + 1
+
+
+# Calls of tests below for which Dynamo traces again: else each would be a Module of its own.
+TABLE.also(two_arguments, *[torch.ones(2, 3)] * 2)
+TABLE.also(sized_by_a_number, torch.randn(3, 4), -4)
+TABLE.also(scaled_by_a_float, torch.randn(3, 4), float("nan"))
+for flag in (True, False):
+    TABLE.also(divided_numbers, torch.randn(3, 4), flag)
+for size in (3, 1):
+    for view in negated_views(size):
+        TABLE.also(of_a_negated_view, view, torch.randn(1))
 
 
 def test_contiguous(functions: Functions) -> None:
@@ -329,9 +346,8 @@ def test_bools(functions: Functions, flag: bool) -> None:
 
 @pytest.mark.parametrize("size", [3, 1])
 def test_negated_views_keep_their_sign(functions: Functions, size: int) -> None:
-    z = torch.randn(size, dtype=torch.complex64)
     y = torch.randn(1)
-    for view in (z.conj().imag, torch._neg_view(torch.randn(size))):
+    for view in negated_views(size):
         assert view.is_neg()
         function = functions["of_a_negated_view"]
         torch.testing.assert_close(function(view, y), function.eager(view, y))

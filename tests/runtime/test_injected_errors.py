@@ -10,10 +10,11 @@ import pytest
 import torch
 from torch import nn
 
+from tests.testing.joined import JOINED
 from torch_max_backend import max_backend
 from torch_max_backend.runtime import call, packed_weights, parameters
 
-pytestmark = pytest.mark.xdist_group("runtime-calls")
+pytestmark = JOINED
 
 
 class InjectedError(RuntimeError):
@@ -76,11 +77,17 @@ def steps() -> Iterator[Steps]:
 
 
 @torch.no_grad()
-def test_the_call_after_one_that_failed_is_right(steps: Steps) -> None:
+def compile_all() -> tuple[Layer, Callable[..., Any]]:
     torch.manual_seed(0)
     layer = Layer()
     compiled = torch.compile(layer, backend=max_backend, dynamic=False)
     compiled(torch.ones(3, 24))
+    return layer, compiled
+
+
+@torch.no_grad()
+def test_the_call_after_one_that_failed_is_right(steps: Steps) -> None:
+    layer, compiled = compile_all()
     failed = set()
     for at in range(1, 100):
         layer.change()

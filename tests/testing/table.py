@@ -33,6 +33,7 @@ class Table:
     def __init__(self, *, falls_back: bool = False) -> None:
         self.falls_back = falls_back
         self.rows: dict[str, tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {}
+        self.later: dict[str, list[tuple[Any, ...]]] = {}
 
     def add(self, *warm: Any, **how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Decorate a function: `warm` are its first arguments, `how` goes to torch.compile."""
@@ -43,6 +44,10 @@ class Table:
 
         return register
 
+    def also(self, function: Callable[..., Any], *warm: Any) -> None:
+        """Another call of a function of the table, which Dynamo traces anew."""
+        self.later.setdefault(function.__name__, []).append(warm)
+
     def compile(self) -> dict[str, Compiled]:
         functions = {}
         torch._dynamo.reset()
@@ -52,7 +57,8 @@ class Table:
             with compile_together():
                 for name, (function, warm, how) in self.rows.items():
                     compiled = torch.compile(function, backend=max_backend, **how)
-                    compiled(*[item() if callable(item) else item for item in warm])
+                    for args in (warm, *self.later.get(name, ())):
+                        compiled(*[item() if callable(item) else item for item in args])
                     functions[name] = Compiled(function, compiled)
         assert self.falls_back or compile_stats()["nodes_on_torch"] == before
         return functions

@@ -11,15 +11,16 @@ import pytest
 import torch
 from torch._dynamo import config as dynamo_config
 
+from tests.testing.joined import GROUP
 from tests.training.cases import CASES, STEPS, WARM, Case, Training
 from torch_max_backend import compile_stats, compile_together, max_backend, reset_compile_stats
 from torch_max_backend.errors import FallbackWarning
 
+pytestmark = pytest.mark.usefixtures("joined")
 Runs = dict[str, tuple[Training, dict[str, float]]]
 
 
-@functools.cache
-def _trained(group: str) -> Runs:
+def _train(group: str) -> Runs:
     """All cases of a group: their graphs compile as one Module, after `WARM` steps on PyTorch."""
     torch._dynamo.reset()
     cases = [case for case in CASES if case.group == group]
@@ -48,10 +49,18 @@ def _trained(group: str) -> Runs:
     return {c.name: (t, n) for c, t, n in zip(cases, trainings, counts, strict=True)}
 
 
+_trained = functools.cache(_train)
+
+
+def compile_all() -> Runs:
+    return _train("default")
+
+
 def _parameters(cases: Sequence[Case]) -> list[object]:
     def marks(case: Case) -> list[pytest.MarkDecorator]:
-        together = pytest.mark.xdist_group(f"training-{case.group}")
-        return [together] if case.group == "default" else [together, pytest.mark.slow]
+        if case.group == "default":
+            return [pytest.mark.xdist_group(GROUP)]
+        return [pytest.mark.xdist_group(f"training-{case.group}"), pytest.mark.slow]
 
     return [pytest.param(case, id=case.name, marks=marks(case)) for case in cases]
 

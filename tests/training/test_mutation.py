@@ -10,10 +10,11 @@ import pytest
 import torch
 from torch import nn
 
+from tests.testing.joined import JOINED
 from tests.training.decoder import CachedDecoder, generate
 from torch_max_backend import compile_stats, compile_together, max_backend, reset_compile_stats
 
-pytestmark = pytest.mark.xdist_group("mutation")
+pytestmark = JOINED
 LENGTH = 64
 
 
@@ -94,9 +95,12 @@ class Compiled:
         self.counting.load_state_dict(self.norm.state_dict())
 
 
+compile_all = Compiled
+
+
 @pytest.fixture(scope="module")
 def compiled() -> Compiled:
-    return Compiled()
+    return compile_all()
 
 
 @pytest.mark.parametrize("index", range(len(MUTATIONS)))

@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import optim
 
+from tests.testing.joined import JOINED
 from torch_max_backend import compile_together, max_backend
 
-pytestmark = pytest.mark.xdist_group("updates")
+pytestmark = JOINED
 Parameters = Sequence[torch.Tensor]
 
 OPTIMIZERS: dict[str, Callable[[Parameters], optim.Optimizer]] = {
@@ -86,8 +87,7 @@ def training(name: str, *, compiled: bool) -> Training:
     return Training(tensors, optimizer, update)
 
 
-@pytest.fixture(scope="module")
-def compiled() -> dict[str, Training]:
+def compile_all() -> dict[str, Training]:
     """All optimizers after two steps, compiled as one Module; states appear in the first one."""
     torch._dynamo.reset()
     found = {name: training(name, compiled=True) for name in OPTIMIZERS}
@@ -95,6 +95,11 @@ def compiled() -> dict[str, Training]:
         for one in found.values():
             one.run(2)
     return found
+
+
+@pytest.fixture(scope="module")
+def compiled() -> dict[str, Training]:
+    return compile_all()
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
