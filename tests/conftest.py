@@ -63,9 +63,7 @@ def functions(request: pytest.FixtureRequest) -> dict[str, Compiled]:
     return request.module.TABLE.compile()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def joined(request: pytest.FixtureRequest) -> None:
-    """What the files of `tests.testing.joined` compile, as one Module."""
-    functions = joined_files.compilers(request.session.items)
-    if len(functions) > 1:
-        joined_files.compile_joined(functions)
+    """What the module and others of its group compile, as one Module."""
+    joined_files.compile_group_of(request.module, request.session.items)

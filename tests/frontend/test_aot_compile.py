@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from tests.frontend.aot_functions import exponential, scaled
-from tests.testing.joined import JOINED
+from tests.testing.joined import joined
 from torch_max_backend import compile_stats, compile_together
 from torch_max_backend.compat.dynamo import BypassAOTAutogradCache
 from torch_max_backend.engine.queue import ENGINE
 
 pytestmark = [
-    *JOINED,
+    *joined("frontend"),
     pytest.mark.filterwarnings("ignore::torch_max_backend.errors.FallbackWarning"),
 ]
 

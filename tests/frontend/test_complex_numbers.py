@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.testing.graph_of_call import OpCall
-from tests.testing.joined import JOINED
+from tests.testing.joined import joined
 from tests.testing.observed import ops_on_torch
 from torch_max_backend import compile_stats, compile_together, max_backend
 from torch_max_backend.errors import FallbackWarning
@@ -19,7 +19,7 @@ from torch_max_backend.frontend.complex_numbers import arithmetic, fourier
 from torch_max_backend.frontend.complex_numbers.pair import Pair
 from torch_max_backend.lowering.registry import decomposition_table
 
-pytestmark = JOINED
+pytestmark = joined("frontend")
 
 
 def two_transforms(x: torch.Tensor) -> torch.Tensor:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.export import Dim, ExportedProgram
 
-from tests.testing.joined import JOINED
+from tests.testing.joined import joined
 from torch_max_backend import (
     ExportedProgramError,
     InputError,
@@ -30,7 +30,7 @@ from torch_max_backend.errors import FallbackWarning
 from torch_max_backend.frontend.exported import SeamGraph
 from torch_max_backend.runtime.compiled_program import CompiledProgram
 
-pytestmark = JOINED
+pytestmark = joined("frontend")
 
 BATCH = Dim("batch", min=2, max=16)
 

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from tests.models import SPECS
-from tests.testing.joined import JOINED
+from tests.testing.joined import joined
 from tests.zoo.architectures import ARCHITECTURES
 from torch_ir import ExecutionError, execute_ir, extract_ir, verify_ir_with_state_dict
 from torch_ir.engines import GROUP
@@ -25,7 +25,7 @@ from torch_ir.verifier import with_all_values
 from torch_max_backend import compile_stats, compile_together
 from torch_max_backend.errors import FallbackWarning
 
-pytestmark = JOINED
+pytestmark = joined("frontend")
 
 TOLERANCE = 1e-4
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.testing.joined import JOINED
+from tests.testing.joined import joined
 from tests.testing.table import Compiled, Table
 
-pytestmark = JOINED
+pytestmark = joined("frontend")
 TABLE = Table()
 WEIGHT = torch.randn(6, 6)
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from tests.testing.joined import JOINED
+from tests.testing.joined import joined
 from tests.testing.observed import ops_on_torch
 from tests.testing.table import Compiled, Table
 from torch_max_backend import (
@@ -27,7 +27,7 @@ from torch_max_backend.frontend.partition import divide
 from torch_max_backend.frontend.support import unsupported_nodes
 from torch_max_backend.lowering.registry import Entry, decomposition_table
 
-pytestmark = JOINED
+pytestmark = joined("frontend")
 aten = torch.ops.aten
 TABLE = Table(falls_back=True)
 W = torch.randn(4, 4)

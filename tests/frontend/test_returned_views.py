@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from tests.testing.joined import JOINED
+from tests.testing.joined import joined
 from tests.testing.table import Compiled, Table
 
-pytestmark = JOINED
+pytestmark = joined("frontend")
 TABLE = Table(falls_back=True)
 
 

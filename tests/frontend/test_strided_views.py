@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from tests.testing.joined import JOINED
+from tests.testing.joined import joined
 from tests.testing.table import Compiled, Table
 from torch_max_backend.frontend.strided_views import read_whole_memory
 from torch_max_backend.frontend.support import unsupported_nodes
 
 aten = torch.ops.aten
 TABLE = Table(falls_back=True)
-pytestmark = JOINED
+pytestmark = joined("frontend")
 
 
 def gaps() -> torch.Tensor:

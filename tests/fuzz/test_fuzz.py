@@ -19,7 +19,7 @@ from tests.fuzz.compare import Observed, Wrong, compare
 from tests.fuzz.program import Arguments, Call, Program, Use, View
 from tests.fuzz.shrink import shrink
 from tests.fuzz.source import load, source
-from tests.testing.joined import GROUP
+from tests.testing.joined import group
 from torch_max_backend import MAPPING_TORCH_ATEN_TO_MAX
 
 aten = torch.ops.aten
@@ -70,7 +70,7 @@ def corpus() -> dict[Path, execute.Outcome]:
     return compile_all()
 
 
-@pytest.mark.xdist_group(GROUP)
+@group("others")
 @pytest.mark.usefixtures("joined")
 @pytest.mark.parametrize("path", session.kept(), ids=lambda path: path.stem)
 def test_corpus(path: Path, corpus: dict[Path, execute.Outcome]) -> None:

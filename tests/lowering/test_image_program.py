@@ -7,12 +7,12 @@ import torch
 from torch import nn
 
 from tests.testing.image_networks import NETWORKS, All, make, one_convolution
-from tests.testing.joined import JOINED
+from tests.testing.joined import joined
 from tests.testing.table import Compiled, Table
 from torch_max_backend import compile_stats
 from torch_max_backend.program import image_program, own_ops
 
-pytestmark = JOINED
+pytestmark = joined("others")
 TABLE = Table()
 MODELS = [make(name) for name in NETWORKS if name != "two phases"]
 EVERYTHING = All([model for model, _ in MODELS]).eval()

@@ -11,14 +11,14 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from tests.testing.graph_of_call import graph_for_max, run_on_max
-from tests.testing.joined import JOINED
+from tests.testing.joined import joined
 from torch_max_backend import compile_together
 from torch_max_backend.engine.graph import CompiledGraph
 from torch_max_backend.engine.queue import ENGINE
 from torch_max_backend.frontend.graph_compiler import normalized
 from torch_max_backend.lowering.registry import decomposition_table
 
-pytestmark = JOINED
+pytestmark = joined("others")
 F = torch.nn.functional
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.testing.joined import JOINED
+from tests.testing.joined import joined
 from tests.testing.table import Compiled, Table
 from tests.testing.threads import running
 from torch_max_backend import compile_stats
 
-pytestmark = JOINED
+pytestmark = joined("others")
 TABLE = Table()
 Functions = dict[str, Compiled]
 

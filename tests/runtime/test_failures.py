@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tests.testing.joined import JOINED
+from tests.testing.joined import joined
 from tests.testing.programs import program
 from tests.testing.table import Compiled, Table
 from torch_max_backend import IndexBoundsError, MaxCompilerError
 from torch_max_backend.runtime.failures import index_error
 
-pytestmark = JOINED
+pytestmark = joined("others")
 TABLE = Table()
 Functions = dict[str, Compiled]
 COUNTS_FROM_THE_END = ("index_add", "index_copy", "write_in_place")

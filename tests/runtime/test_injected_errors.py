@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from tests.testing.joined import JOINED
+from tests.testing.joined import joined
 from torch_max_backend import max_backend
 from torch_max_backend.runtime import call, packed_weights, parameters
 
-pytestmark = JOINED
+pytestmark = joined("others")
 
 
 class InjectedError(RuntimeError):

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from tests.testing.joined import JOINED
+from tests.testing.joined import joined
 from tests.testing.table import Compiled, Table
 from torch_max_backend import compile_stats, invalidate_weights
 from torch_max_backend.runtime import packed_weights
 
-pytestmark = JOINED
+pytestmark = joined("others")
 TABLE = Table()
 Functions = dict[str, Compiled]
 

@@ -1,9 +1,11 @@
 """Test files that are compiled as one Module: by itself, each would cost eight seconds and more.
 
-Such a file says `pytestmark = JOINED` and has a `TABLE`, or a function `compile_all` that compiles
-what its tests call. Before the first test of these files, all of that runs once in one
-`compile_together`. Each file then compiles for itself, as if it were alone, and finds its graphs
-in the artifact store; so what fails here is left for the file's own tests to find.
+Such a file says `pytestmark = joined("frontend")`, or another group, and has a `TABLE` or a
+function `compile_all` that compiles what its tests call. Before the first test of a group, all of
+that runs once in one `compile_together`. Each file then compiles for itself, as if it were alone,
+and finds its graphs in the artifact store; so what fails here is left for its own tests to find.
+
+Several groups, since a Module takes memory and time in one worker.
 """
 
 from __future__ import annotations
@@ -19,23 +21,42 @@ import torch
 
 from torch_max_backend import compile_together
 
-GROUP = "joined"
-JOINED = [pytest.mark.xdist_group(GROUP), pytest.mark.usefixtures("joined")]
+_PREFIX = "joined-"
+_DONE: set[str] = set()
 
 
-def compilers(items: Iterable[pytest.Item]) -> list[Callable[[], object]]:
-    """What the selected files of the group compile."""
-    modules: dict[ModuleType, None] = {}
+def group(name: str) -> pytest.MarkDecorator:
+    """The mark of single tests; they also use the fixture `joined`."""
+    return pytest.mark.xdist_group(_PREFIX + name)
+
+
+def joined(name: str) -> list[pytest.MarkDecorator]:
+    """The marks of a file."""
+    return [group(name), pytest.mark.usefixtures("joined")]
+
+
+def groups_of(items: Iterable[pytest.Item]) -> dict[str, dict[ModuleType, None]]:
+    """The files of each group of which tests are selected."""
+    found: dict[str, dict[ModuleType, None]] = {}
     for item in items:
         marker = item.get_closest_marker("xdist_group")
-        if (
-            marker is not None
-            and GROUP in marker.args
-            and item.get_closest_marker("slow") is None
-            and isinstance(item, pytest.Function)
-        ):
-            modules[item.module] = None
-    return [m.TABLE.compile if hasattr(m, "TABLE") else m.compile_all for m in modules]
+        slow = item.get_closest_marker("slow")
+        if marker is None or slow is not None or not isinstance(item, pytest.Function):
+            continue
+        if marker.args[0].startswith(_PREFIX):
+            found.setdefault(marker.args[0], {})[item.module] = None
+    return found
+
+
+def compile_group_of(module: ModuleType, items: Iterable[pytest.Item]) -> None:
+    """Compile what the files of the module's group compile, the first time one of them asks."""
+    for name, modules in groups_of(items).items():
+        if module in modules and name not in _DONE:
+            _DONE.add(name)
+            if len(modules) > 1:
+                compile_joined(
+                    m.TABLE.compile if hasattr(m, "TABLE") else m.compile_all for m in modules
+                )
 
 
 def compile_joined(functions: Iterable[Callable[[], object]]) -> None:

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch._dynamo import config as dynamo_config
 
-from tests.testing.joined import GROUP
+from tests.testing.joined import group
 from tests.training.cases import CASES, STEPS, WARM, Case, Training
 from torch_max_backend import compile_stats, compile_together, max_backend, reset_compile_stats
 from torch_max_backend.errors import FallbackWarning
@@ -59,7 +59,7 @@ def compile_all() -> Runs:
 def _parameters(cases: Sequence[Case]) -> list[object]:
     def marks(case: Case) -> list[pytest.MarkDecorator]:
         if case.group == "default":
-            return [pytest.mark.xdist_group(GROUP)]
+            return [group("others")]
         return [pytest.mark.xdist_group(f"training-{case.group}"), pytest.mark.slow]
 
     return [pytest.param(case, id=case.name, marks=marks(case)) for case in cases]

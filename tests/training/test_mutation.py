@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from tests.testing.joined import JOINED
+from tests.testing.joined import joined
 from tests.training.decoder import CachedDecoder, generate
 from torch_max_backend import compile_stats, compile_together, max_backend, reset_compile_stats
 
-pytestmark = JOINED
+pytestmark = joined("others")
 LENGTH = 64
 
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import optim
 
-from tests.testing.joined import JOINED
+from tests.testing.joined import joined
 from torch_max_backend import compile_together, max_backend
 
-pytestmark = JOINED
+pytestmark = joined("others")
 Parameters = Sequence[torch.Tensor]
 
 OPTIMIZERS: dict[str, Callable[[Parameters], optim.Optimizer]] = {

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tests.testing.joined import JOINED
+from tests.testing.joined import joined
 from tests.testing.table import Compiled, Table
 from torch_max_backend import ProfileError, profile
 from torch_max_backend.engine.graph import CompiledGraph
@@ -22,7 +22,7 @@ from torch_max_backend.program import Program
 from torch_max_backend.tools.profiler import result as names
 from torch_max_backend.tools.profiler.recorder import recorder
 
-pytestmark = JOINED
+pytestmark = joined("others")
 TABLE = Table()
 Functions = dict[str, Compiled]
 
