@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib as _contextlib
 import importlib as _importlib
 import importlib.abc as _abc
 import importlib.machinery as _machinery
 import sys as _sys
+from collections.abc import Iterator as _Iterator
 from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING
 from typing import Any as _Any
 
 from torch_max_backend import flags as _flags
-
-if _flags.beartype():
-    from beartype import BeartypeConf as _BeartypeConf
-    from beartype.claw import beartype_this_package as _beartype_this_package
-
-    # Not on the per-call path: `runtime` and `engine.graph` run at every call of a compiled
-    # function. A lowering is checked when it is first used: checking all at import takes a second.
-    _beartype_this_package(
-        conf=_BeartypeConf(
-            claw_skip_package_names=(
-                "torch_max_backend.compat",  # its functions are called by PyTorch, in PyTorch's way
-                "torch_max_backend.lowering.aten_functions",
-                "torch_max_backend.engine.graph",
-                "torch_max_backend.runtime",
-            ),
-            is_pep484_tower=True,  # an int is a fine float
-        )
-    )
-
 from torch_max_backend.errors import (
     EngineError,
     ExportedProgramError,
@@ -127,13 +110,19 @@ _TABLE = {"MAPPING_TORCH_ATEN_TO_MAX", "aten_functions", "map_to"}
 only runs a package does without."""
 
 
+_LOADING = {"Package", "compile_stats", "load_package"}
+"""The names that a process needs which only runs a package. What is imported for them is not
+type-checked: beartype takes 0.4 s of processor time there, a sixth of the whole start."""
+
+
 def __getattr__(name: str) -> _Any:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _TABLE:
         # All lowerings are in it before anybody sees it.
         _importlib.import_module(f"{__name__}.lowering.aten_functions")
-    value = getattr(_importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+    with _SUBMODULES.unchecked() if name in _LOADING else _contextlib.nullcontext():
+        value = getattr(_importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
     globals()[name] = value
     return value
 
@@ -142,17 +131,35 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_WHERE})
 
 
-class _PublicPackage(_abc.MetaPathFinder, _abc.Loader):
-    """Lets `import torch_max_backend.aten_functions` find `lowering.aten_functions`.
+class _Submodules(_abc.MetaPathFinder, _abc.Loader):
+    """Sees every import of a module of this package.
 
-    Imported a second time under another name, its modules would register every lowering again.
+    It turns on beartype's checks of the modules that are imported from then on, and lets `import
+    torch_max_backend.aten_functions` find `lowering.aten_functions`. Imported a second time under
+    another name, its modules would register every lowering again.
     """
 
     prefix = f"{__name__}.aten_functions"
 
+    def __init__(self) -> None:
+        self._checked = not _flags.beartype()
+        """Whether there is nothing left to turn on."""
+
+    @_contextlib.contextmanager
+    def unchecked(self) -> _Iterator[None]:
+        """Import modules without checks, unless they are turned on already."""
+        before, self._checked = self._checked, True
+        try:
+            yield
+        finally:
+            self._checked = before
+
     def find_spec(
         self, fullname: str, path: _Any = None, target: _ModuleType | None = None
     ) -> _machinery.ModuleSpec | None:
+        if not self._checked and fullname.startswith(f"{__name__}."):
+            self._checked = True
+            _check_types()
         if fullname != self.prefix and not fullname.startswith(f"{self.prefix}."):
             return None
         return _machinery.ModuleSpec(fullname, self, is_package=True)
@@ -167,4 +174,24 @@ class _PublicPackage(_abc.MetaPathFinder, _abc.Loader):
         module.__spec__ = module.__spec__.loader_state  # importing has replaced it by its own
 
 
-_sys.meta_path.insert(0, _PublicPackage())  # before the one that would read its files again
+def _check_types() -> None:
+    """Let beartype check the types of calls in the modules that are imported from now on."""
+    from beartype import BeartypeConf
+    from beartype.claw import beartype_package
+
+    # Not on the per-call path: `runtime` and `engine.graph` run at every call of a compiled
+    # function. A lowering is checked when it is first used: checking all at import takes a second.
+    conf = BeartypeConf(
+        claw_skip_package_names=(
+            "torch_max_backend.compat",  # its functions are called by PyTorch, in PyTorch's way
+            "torch_max_backend.lowering.aten_functions",
+            "torch_max_backend.engine.graph",
+            "torch_max_backend.runtime",
+        ),
+        is_pep484_tower=True,  # an int is a fine float
+    )
+    beartype_package(__name__, conf=conf)
+
+
+_SUBMODULES = _Submodules()
+_sys.meta_path.insert(0, _SUBMODULES)  # before the one that would read its files again

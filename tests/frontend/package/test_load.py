@@ -109,6 +109,7 @@ package = load_package(sys.argv[1])
 result = package["decode"](torch.tensor([[7]]), scale=2.0)
 unwanted = ("torch._dynamo", "torch._inductor", "transformers", "tests")
 unwanted += ("torch_max_backend.lowering.registry", "torch_max_backend.lowering.mojo_kernels")
+unwanted += ("beartype",)
 print(json.dumps({
     "modules": [name for name in unwanted if name in sys.modules],
     "compiled": compile_stats()["modules"],
@@ -131,6 +132,32 @@ def test_loading_imports_neither_dynamo_nor_lowerings(path: Path, tmp_path: Path
         expected = models.decoder()(models.TOKEN, scale=2.0)["logits"].sum().item()
     assert told["modules"] == [] and told["compiled"] == 0
     assert told["sum"] == pytest.approx(expected, rel=1e-4)
+
+
+CHECKED = """
+import sys
+from torch_max_backend import load_package
+assert "beartype" not in sys.modules
+from torch_max_backend import max_backend
+from torch_max_backend.frontend.support import unsupported
+import beartype.roar
+try:
+    unsupported("a text, not a node")
+except beartype.roar.BeartypeCallHintViolation:
+    print("checked")
+"""
+
+
+def test_types_are_checked_where_something_is_compiled() -> None:
+    """Also after a package was loaded, whose own modules are not checked."""
+    done = subprocess.run(
+        [sys.executable, "-c", CHECKED],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[3],
+    )
+    assert done.stdout == "checked\n"
 
 
 @pytest.mark.parametrize("how", ["other CPU", "not trusted"])
