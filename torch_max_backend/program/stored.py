@@ -7,6 +7,9 @@ imported or evaluated. Captured tensors are not part of it.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import types
+import typing
 from collections.abc import Sequence
 from typing import Any
 
@@ -95,6 +98,10 @@ def decode(data: Any, captured: Sequence[torch.Tensor]) -> Program:
             name: [_decode(item) for item in data[name]]
             for name in ("inputs", "calls", "outputs", "packed", "mutations")
         }
+        hints = _hints(Program)
+        for name, items in made.items():
+            if not _fits(items, hints[name]):
+                raise StoredProgramError(f"its {name} are of other types")
         if data["captured"] != len(captured):
             raise StoredProgramError(f"it holds {data['captured']} tensors, not {len(captured)}")
         return Program(**made, captured=list(captured), merged=int(data["merged"]))
@@ -114,7 +121,11 @@ def _decode(value: Any, depth: int = 0) -> Any:
         names = {field.name for field in dataclasses.fields(kind)}
         if names != value.keys() - {"class"}:
             raise StoredProgramError(f"a {kind.__name__} has the fields {sorted(value)}")
-        return kind(**{name: _field(name, _decode(value[name], depth + 1)) for name in names})
+        made = {name: _field(name, _decode(value[name], depth + 1)) for name in names}
+        for name, hint in _hints(kind).items():
+            if not _fits(made[name], hint):
+                raise StoredProgramError(f"{name} of a {kind.__name__} is {made[name]!r:.80}")
+        return kind(**made)
     ((what, content),) = value.items()
     if what == "size":
         return to_sympy(content)
@@ -125,6 +136,35 @@ def _decode(value: Any, depth: int = 0) -> Any:
     if what == "dict":
         return {str(key): _decode(item, depth + 1) for key, item in content}
     raise StoredProgramError(f"there is no value {what!r:.40}")
+
+
+@functools.cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """The types of the fields of a class."""
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of a field's type. A file may hold any other, and kernels trust these."""
+    if hint is Any:
+        return True
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, argument) for argument in arguments)
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return (
+            type(value) is tuple
+            and len(value) == len(arguments)
+            and all(map(_fits, value, arguments))
+        )
+    if origin in (tuple, list, frozenset):
+        return type(value) is origin and all(_fits(item, arguments[0]) for item in value)
+    if origin is dict:
+        return type(value) is dict
+    if hint in (bool, int, str):
+        return type(value) is hint
+    return isinstance(value, (int, float) if hint is float else hint)
 
 
 def _field(name: str, value: Any) -> Any:

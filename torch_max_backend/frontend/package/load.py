@@ -47,6 +47,11 @@ from torch_max_backend.runtime.packed_weights import PackedWeight, adopt_packed
 
 MAX_PROGRAM = 64 * 2**20
 MAX_MODULE = 2**30
+_DAMAGE = (
+    ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, Invalid,
+    RecursionError,
+)  # fmt: skip
+"""What building a program of other content than `save_package` writes can raise."""
 
 
 class Package(Mapping[str, CompiledProgram]):
@@ -200,14 +205,14 @@ def _load_compiled(
             program = stored.decode(data["program"], captured)
             arguments, inputs, state = _arguments(data["arguments"], program, shared, ir)
             kept += _adopt(data["packed"], program, arguments, own)
-        except (ValueError, KeyError, TypeError, IndexError, Invalid, RecursionError) as error:
+            what = f"package entry {name}"
+            graph = CompiledGraph(program, interpreted(program), (), what, has_code=True)
+            ENGINE.adopt(graph, model, artifacts[place.module])
+            entries[name] = CompiledProgram(Interface.of(ir), graph, arguments, inputs, state)
+        except _DAMAGE as error:
             raise PackageError(
                 f"{container.path}: {compiled.programs[name]} is damaged: {error!r:.300}"
             ) from error
-        what = f"package entry {name}"
-        graph = CompiledGraph(program, interpreted(program), (), what, has_code=True)
-        ENGINE.adopt(graph, model, artifacts[place.module])
-        entries[name] = CompiledProgram(Interface.of(ir), graph, arguments, inputs, state)
     return Package(manifest, irs, entries, compiled.target.name, kept)
 
 
