@@ -7,7 +7,6 @@ imported or evaluated. Captured tensors are not part of it.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import types
 import typing
 from collections.abc import Sequence
@@ -138,11 +137,15 @@ def _decode(value: Any, depth: int = 0) -> Any:
     raise StoredProgramError(f"there is no value {what!r:.40}")
 
 
-@functools.cache
+_HINTS: dict[type[Any], dict[str, Any]] = {}
+
+
 def _hints(kind: type[Any]) -> dict[str, Any]:
     """The types of the fields of a class."""
-    hints = typing.get_type_hints(kind)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+    if kind not in _HINTS:
+        hints = typing.get_type_hints(kind)
+        _HINTS[kind] = {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+    return _HINTS[kind]
 
 
 def _fits(value: Any, hint: Any) -> bool:
