@@ -230,6 +230,16 @@ def test_weights_may_be_trusted(path: Path, tmp_path: Path) -> None:
     load_package(damaged, check_weights=False)
 
 
+def test_a_manifest_has_a_checksum_too(path: Path, tmp_path: Path) -> None:
+    """A version in it that was damaged is a text as good as another."""
+    content = path.read_bytes()
+    at = content.index(b'"made_with"') + 25
+    damaged = tmp_path / "damaged.maxpkg"
+    damaged.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    with pytest.raises(PackageError, match=r"manifest\.json is damaged: its checksum differs"):
+        load_package(damaged)
+
+
 def test_a_key_needs_a_signature(path: Path) -> None:
     with pytest.raises(PackageError, match="it is not signed"):
         load_package(path, public_key=bytes(32))

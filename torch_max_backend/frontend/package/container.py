@@ -14,6 +14,7 @@ import re
 import struct
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -113,6 +114,8 @@ class Member:
 
     start: int
     size: int
+    crc: int
+    """The zip's own checksum of it, against damage."""
 
 
 class Container:
@@ -148,6 +151,13 @@ class Container:
         if size > limit:
             raise PackageError(f"{self.path}: {name} has {size} bytes; at most {limit} are allowed")
         return self.bytes_of(name).numpy().tobytes()
+
+    def read_checked(self, name: str, limit: int) -> bytes:
+        """The same of a member that the manifest has no checksum of."""
+        content = self.read(name, limit)
+        if zlib.crc32(content) != self._member(name).crc:
+            raise PackageError(f"{self.path}: {name} is damaged: its checksum differs")
+        return content
 
     def _member(self, name: str) -> Member:
         if name not in self.members:
@@ -189,7 +199,7 @@ def _members(file: BinaryIO, size: int) -> dict[str, Member]:
         end = start + info.file_size
         if end > directory_start or start % ALIGNMENT:
             raise PackageError(f"{name} is not where it should be")
-        found[name] = Member(start, info.file_size)
+        found[name] = Member(start, info.file_size, info.CRC)
     return found
 
 

@@ -145,7 +145,7 @@ def read_manifest(path: str | PathLike[str], public_key: bytes | None = None) ->
 
 
 def _manifest(container: Container, public_key: bytes | None) -> Manifest:
-    content = container.read(MANIFEST, MAX_BYTES)
+    content = container.read_checked(MANIFEST, MAX_BYTES)
     if public_key is not None:
         if SIGNATURE not in container.members:
             raise PackageError("it is not signed")
