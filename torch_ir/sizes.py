@@ -45,6 +45,11 @@ class Sizes:
     def _add_backed(self, name: str) -> None:
         symbol = self._symbols.get(name, Symbol(name))
         upper = _UNBOUNDED if symbol.max is None else symbol.max
+        if upper < max(symbol.min, 2):  # PyTorch traces the sizes 0 and 1 as numbers
+            raise ConversionError(
+                f"the size {name!r:.60} is between {symbol.min} and {upper}; a symbolic size "
+                "needs a range that contains a number of at least 2"
+            )
         # Examples that differ: PyTorch takes two sizes that are equal for one.
         hint = max(symbol.min, _FIRST_HINT + 2 * len(self._hints))
         self._hints[name] = min(hint, upper)

@@ -26,7 +26,7 @@ from torch_ir import (
     extract_ir,
     to_exported_program,
 )
-from torch_ir.ir import GraphRef, Mutation, Subgraph, TensorRef
+from torch_ir.ir import GraphRef, Mutation, Subgraph, Symbol, TensorRef
 
 
 class Mutating(nn.Module):
@@ -248,6 +248,16 @@ def _node(name: str, op: str, **arguments: Any) -> OpNode:
 )
 def test_what_a_program_cannot_hold(ir: IR, message: str) -> None:
     with pytest.raises(ConversionError, match=message):
+        to_exported_program(ir)
+
+
+def test_a_range_without_a_size() -> None:
+    """PyTorch would raise an error of its own."""
+    x = TensorMeta("x", ("s0",), "float32")
+    y = TensorMeta("y", ("s0",), "float32", "y")
+    node = OpNode("y", "aten.relu.default", [x], [y], arguments={"self": TensorRef("x")})
+    ir = IR([node], [x], [y], symbols={"s0": Symbol("s0", 2, 0)})
+    with pytest.raises(ConversionError, match="'s0' is between 2 and 0"):
         to_exported_program(ir)
 
 

@@ -174,7 +174,9 @@ def _field(name: str, value: Any) -> Any:
     return tuple(value) if name in _TUPLES and isinstance(value, list) else value
 
 
-def _op(name: str) -> OpOverload:
+def _op(name: Any) -> OpOverload:
+    if type(name) is not str:
+        raise StoredProgramError(f"{name!r:.80} is not the name of an op")
     namespace, packet, overload = name.split(".")
     if namespace not in NAMESPACES:
         raise StoredProgramError(f"{name!r:.80} is not an op that a program may call")

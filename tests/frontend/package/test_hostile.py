@@ -139,6 +139,13 @@ HOSTILE: dict[str, Callable[[dict[str, bytes]], Any]] = {
     "an op of another namespace": _edit(
         PROGRAM, lambda p: p["program"]["calls"][0].update(op={"op": "os.system.default"})
     ),
+    "an op that is a number": _edit(
+        PROGRAM, lambda p: p["program"]["calls"][0].update(op={"op": 1})
+    ),
+    "a layout without columns": _edit(
+        PROGRAM, lambda p: p["program"]["packed"][0]["layout"].update(columns=0)
+    ),
+    "a flag that is none": _edit(PROGRAM, lambda p: p["program"]["inputs"][0].update(static=None)),
     "a size that is code": _edit(
         PROGRAM,
         lambda p: p["program"]["inputs"][0].update(spec={"size": "__import__('os')"}),

@@ -48,7 +48,7 @@ from torch_max_backend.runtime.packed_weights import PackedWeight, adopt_packed
 MAX_PROGRAM = 64 * 2**20
 MAX_MODULE = 2**30
 _DAMAGE = (
-    ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, Invalid,
+    ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, Invalid,
     RecursionError,
 )  # fmt: skip
 """What building a program of other content than `save_package` writes can raise."""
