@@ -143,7 +143,8 @@ HOSTILE: dict[str, Callable[[dict[str, bytes]], Any]] = {
         PROGRAM, lambda p: p["program"]["calls"][0].update(op={"op": 1})
     ),
     "a layout without columns": _edit(
-        PROGRAM, lambda p: p["program"]["packed"][0]["layout"].update(columns=0)
+        "targets/0/prefill.program.json",
+        lambda p: p["program"]["packed"][0]["layout"].update(columns=0),
     ),
     "a flag that is none": _edit(PROGRAM, lambda p: p["program"]["inputs"][0].update(static=None)),
     "a size that is code": _edit(
