@@ -84,3 +84,23 @@ def test_as_a_module() -> None:
     )
     assert piped.stdout.count("\n") == 1
     assert piped.stderr == ""
+
+def test_every_file_is_imported_without_a_warning() -> None:
+    """beartype warns of functions that it cannot check, when their file is first imported."""
+    script = """
+import importlib, pkgutil, sys, warnings
+import torch_max_backend
+
+for found in pkgutil.walk_packages(torch_max_backend.__path__, "torch_max_backend."):
+    if not found.name.endswith("__main__"):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            importlib.import_module(found.name)
+        for warning in told:
+            if "torch_max_backend" in str(warning.message) + warning.filename:
+                sys.exit(f"{found.name}: {warning.message}")
+print("all")
+"""
+    root = Path(__file__).parents[3]
+    result = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True)
+    assert result.stdout == "all\n", result.stderr[-3000:]

@@ -42,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@as_option_errors
+@as_option_errors()
 def run(args: argparse.Namespace) -> int:
     """Compile and write; prints the size of the package."""
     entries = dict(_entry(text, len(args.source)) for text in args.source)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import functools
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,20 +47,16 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="seed of the random inputs")
 
 
-def as_option_errors(run: Callable[[argparse.Namespace], int]) -> Callable[..., int]:
-    """A command whose errors of torch_ir are reported like any other."""
-
-    @functools.wraps(run)
-    def reported(args: argparse.Namespace) -> int:
-        try:
-            return run(args)
-        except (TorchIRError, UsageError) as error:
-            raise OptionError(str(error)) from error
-
-    return reported
+@contextlib.contextmanager
+def as_option_errors() -> Iterator[None]:
+    """Inside, errors of torch_ir are reported like any other."""
+    try:
+        yield
+    except (TorchIRError, UsageError) as error:
+        raise OptionError(str(error)) from error
 
 
-@as_option_errors
+@as_option_errors()
 def run(args: argparse.Namespace) -> int:
     """Run it once; prints a line per result."""
     start = time.perf_counter()

@@ -27,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(name, type=float, default=DEFAULT_TOLERANCE, help=text)
 
 
-@as_option_errors
+@as_option_errors()
 def run(args: argparse.Namespace) -> int:
     """Print a line per entry; 1 if one of them differs."""
     key = package_key(args.key)
