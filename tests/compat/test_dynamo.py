@@ -46,6 +46,12 @@ def test_undisabled(compat: SimpleNamespace) -> None:
     assert compat.undisabled(function) is function
 
 
+def test_the_minifier_after_aot(compat: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not compat.debugs_after_aot()
+    monkeypatch.setattr(torch._dynamo.config, "repro_after", "aot")
+    assert compat.debugs_after_aot()
+
+
 # --- AOTAutograd ------------------------------------------------------------------------------
 
 

@@ -17,6 +17,7 @@ from traceback import FrameSummary
 from typing import Any, Protocol, runtime_checkable
 
 from torch._C import _functionalization
+from torch._dynamo import config as dynamo_config
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.pgo import FrameStateSizeEntry, auto_dynamic
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
@@ -35,6 +36,7 @@ __all__ = [
     "aot_autograd",
     "carry_artifacts",
     "claim_what_it_takes",
+    "debugs_after_aot",
     "has_unpicklable_views",
     "listen_to_graph_breaks",
     "make_learning_rates_inputs",
@@ -66,6 +68,11 @@ def claim_what_it_takes(function: Callable[..., Any]) -> None:
     parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
     if any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters):
         function._boxed_call = False  # type: ignore[attr-defined]
+
+
+def debugs_after_aot() -> bool:
+    """Whether PyTorch's minifier is to watch the graphs of AOTAutograd: see compat/minifier.py."""
+    return dynamo_config.repro_after == "aot"
 
 
 # --- replaced functions: see the same section of compat/torch.py --------------------------------

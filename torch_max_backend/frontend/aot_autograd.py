@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from torch_max_backend.compat.dynamo import aot_autograd
+from torch_max_backend.compat.dynamo import aot_autograd, debugs_after_aot
 from torch_max_backend.compat.torch import (
     TracingContext,
     ViewAndMutationMeta,
@@ -41,6 +41,7 @@ def compile_through_aot_autograd(
         rnn_dropout(),
         # Both directions are lowered before the first run, so that they compile as one Module.
         functorch_config.patch(force_non_lazy_backward_lowering=True),
+        _untouched_cache() if _is_minified(graphs) else contextlib.nullcontext(),
         aot_cache.keyed(graphs.kernels, key) as made,
     ):
         function = aot_autograd(
@@ -65,7 +66,21 @@ def _compiler(graphs: GraphCompiler, kind: Kind) -> Any:
         )
         return graphs.compile(gm, kind, _static_inputs(kind, meta), views, _saved(gm, kind, meta))
 
+    if _is_minified(graphs):
+        from torch_max_backend.frontend import minifier  # imports all of TorchInductor
+
+        return minifier.watched(compile_graph, graphs, kind)
     return aot_cache.cacheable(compile_graph)
+
+
+def _is_minified(graphs: GraphCompiler) -> bool:
+    """Whether PyTorch's minifier watches; not what `explain` and `bisect` look at."""
+    return debugs_after_aot() and graphs.watch is None
+
+
+def _untouched_cache() -> contextlib.AbstractContextManager[None]:
+    """Nothing is read from AOTAutograd's cache or kept in it: every graph is compiled again."""
+    return functorch_config.patch(enable_autograd_cache=False)
 
 
 def _static_inputs(kind: Kind, meta: ViewAndMutationMeta | None) -> Sequence[int]:

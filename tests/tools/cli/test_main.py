@@ -85,6 +85,7 @@ def test_as_a_module() -> None:
     assert piped.stdout.count("\n") == 1
     assert piped.stderr == ""
 
+
 def test_every_file_is_imported_without_a_warning() -> None:
     """beartype warns of functions that it cannot check, when their file is first imported."""
     script = """
@@ -102,5 +103,7 @@ for found in pkgutil.walk_packages(torch_max_backend.__path__, "torch_max_backen
 print("all")
 """
     root = Path(__file__).parents[3]
-    result = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True)
+    result = subprocess.run(
+        [sys.executable, "-c", script], cwd=root, capture_output=True, text=True
+    )
     assert result.stdout == "all\n", result.stderr[-3000:]

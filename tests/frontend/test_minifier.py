@@ -1,8 +1,4 @@
-"""PyTorch's own minifier works with this backend, after Dynamo.
-
-Its other place, `TORCHDYNAMO_REPRO_AFTER=aot`, is TorchInductor's alone: its scripts call
-TorchInductor's compiler by name, so the setting changes nothing here.
-"""
+"""PyTorch's own minifier works with this backend, after Dynamo and after AOTAutograd."""
 
 from __future__ import annotations
 
@@ -45,11 +41,10 @@ function(torch.ones(4))
 
 
 def run(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[2]
     environment = {
         **os.environ,
         "PYTHONPATH": f"{root}{os.pathsep}{folder}",
-        "TORCHDYNAMO_REPRO_AFTER": "dynamo",
         "TORCH_COMPILE_DEBUG_DIR": str(folder),
         **variables,
     }
@@ -68,8 +63,7 @@ def test_what_the_minifier_calls_does_not_claim_to_take_a_list() -> None:
     torch.testing.assert_close(function(torch.ones(4))[0], torch.ones(4).exp().cos() * 2)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
+LEVELS = pytest.mark.parametrize(
     ("level", "lowering", "message"),
     [
         ("2", "fails", "RuntimeError: planted"),
@@ -77,16 +71,42 @@ def test_what_the_minifier_calls_does_not_claim_to_take_a_list() -> None:
     ],
     ids=["an error", "a wrong result"],
 )
-def test_after_dynamo(tmp_path: Path, level: str, lowering: str, message: str) -> None:
-    (tmp_path / "planted.py").write_text(PLANTED.format(lowering=lowering))
-    (tmp_path / "script.py").write_text(SCRIPT)
-    failed = run(tmp_path, "script.py", TORCHDYNAMO_REPRO_LEVEL=level)
-    assert failed.returncode != 0 and message in failed.stderr
-    (launcher,) = tmp_path.rglob("minifier_launcher.py")
-    # The lowering is one of the user's process, so the script has to import it.
-    launcher.write_text(f"import planted\n{launcher.read_text()}")
-    minified = run(tmp_path, str(launcher), TORCHDYNAMO_REPRO_LEVEL=level)
-    found = sorted(tmp_path.rglob("repro.py"), key=lambda path: path.stat().st_mtime)
+
+
+def launcher_of_a_failure(
+    folder: Path, level: str, lowering: str, message: str, after: str
+) -> Path:
+    """The script that PyTorch writes for a call that fails."""
+    (folder / "planted.py").write_text(PLANTED.format(lowering=lowering))
+    (folder / "script.py").write_text(SCRIPT)
+    failed = run(folder, "script.py", TORCHDYNAMO_REPRO_AFTER=after, TORCHDYNAMO_REPRO_LEVEL=level)
+    assert failed.returncode != 0 and message in failed.stderr, failed.stderr[-2000:]
+    (launcher,) = folder.rglob("minifier_launcher.py")
+    return launcher
+
+
+def assert_one_node_is_left(folder: Path, minified: subprocess.CompletedProcess[str]) -> None:
+    found = sorted(folder.rglob("repro.py"), key=lambda path: path.stat().st_mtime)
     assert found, minified.stderr[-2000:]
     body = found[-1].read_text()
-    assert "sinh" in body and ".cos()" not in body, minified.stderr[-2000:]
+    assert "sinh" in body, minified.stderr[-2000:]
+    assert not any(gone in body for gone in (".cos()", "aten.cos")), minified.stderr[-2000:]
+
+
+@pytest.mark.slow
+@LEVELS
+def test_after_dynamo(tmp_path: Path, level: str, lowering: str, message: str) -> None:
+    launcher = launcher_of_a_failure(tmp_path, level, lowering, message, "dynamo")
+    # The lowering is one of the user's process, so the script has to import it.
+    launcher.write_text(f"import planted\n{launcher.read_text()}")
+    how = {"TORCHDYNAMO_REPRO_AFTER": "dynamo", "TORCHDYNAMO_REPRO_LEVEL": level}
+    assert_one_node_is_left(tmp_path, run(tmp_path, str(launcher), **how))
+
+
+@pytest.mark.slow
+@LEVELS
+def test_after_aot(tmp_path: Path, level: str, lowering: str, message: str) -> None:
+    """In one process: by default PyTorch starts another one for each of some 20 questions."""
+    launcher = launcher_of_a_failure(tmp_path, level, lowering, message, "aot")
+    assert "import planted; " in launcher.read_text()
+    assert_one_node_is_left(tmp_path, run(tmp_path, str(launcher), "minify", "--no-isolate"))
