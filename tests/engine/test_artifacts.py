@@ -219,12 +219,13 @@ PROGRAM = """
             torch.compile(functions[name], backend=max_backend)(x), functions[name](x)
         )
     traced = counters["aot_autograd"]["autograd_cache_miss"]
-    print(int(compile_stats()["modules"]), traced)
+    print(int(compile_stats()["modules"]), traced, int(compile_stats()["kernels"]))
 """
 
 
 def test_a_second_process_compiles_nothing_and_traces_nothing(tmp_path: Path) -> None:
     program, environment = script(tmp_path, PROGRAM), empty_caches.environment(tmp_path)
+    kernels: list[int] = []
 
     def run(*names: str) -> tuple[int, int]:
         """How many Modules were compiled, and how many graphs AOTAutograd traced."""
@@ -236,7 +237,8 @@ def test_a_second_process_compiles_nothing_and_traces_nothing(tmp_path: Path) ->
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        modules, traced = map(int, done.stdout.split())
+        modules, traced, compiled = map(int, done.stdout.split())
+        kernels.append(compiled)
         return modules, traced
 
     assert run("square", "shift", "both", "flat") == (1, 4)
@@ -248,3 +250,5 @@ def test_a_second_process_compiles_nothing_and_traces_nothing(tmp_path: Path) ->
     for path in (tmp_path / "cache" / "artifacts").iterdir():
         path.unlink()
     assert run("square")[0] == 1, "traced graphs without their compiled code are compiled again"
+    assert kernels[1:3] == [0, 0]
+    assert 0 < kernels[3] < kernels[0], "kernels of the Module before came with MAX's object file"
