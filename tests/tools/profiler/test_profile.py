@@ -6,6 +6,7 @@ import ctypes
 import gc
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType, ModuleType
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from benchmarks.profile import inference, training_step
 from tests.testing.joined import joined
 from tests.testing.table import Compiled, Table
 from torch_max_backend import ProfileError, profile
@@ -316,3 +318,21 @@ def test_nothing_was_called(tmp_path: Path) -> None:
     assert any(event["name"] == "aten::sin" for event in events)
     assert not p.kernels and p.result.explained == pytest.approx(0)
     assert "all kernels" in str(p)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "make", [lambda: inference("gpt2-128"), training_step], ids=["gpt2", "a training step"]
+)
+def test_the_wall_time_of_real_models_is_explained(
+    make: Callable[[], Callable[[], object]],
+) -> None:
+    torch._dynamo.reset()
+    call = make()
+    for _ in range(3):
+        call()
+    with profile() as p:
+        for _ in range(10):
+            call()
+    print(p, f"\nexplained {p.result.explained:.1%} of {p.wall:.2f} s")
+    assert p.result.explained >= 0.95
