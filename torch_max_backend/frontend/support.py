@@ -100,7 +100,8 @@ _FACTORS_FROM = {aten._linalg_det: 1, aten._linalg_slogdet: 2}
 
 def _reads_other_factors(node: fx.Node) -> bool:
     """Whether the factors of a matrix are read that is not contiguous."""
-    first = _FACTORS_FROM.get(getattr(node.target, "overloadpacket", None))
+    assert isinstance(node.target, OpOverload)
+    first = _FACTORS_FROM.get(node.target.overloadpacket)
     if first is None or node.args[0].meta["val"].is_contiguous():  # type: ignore[union-attr]
         return False
     read = (user.args[1] for user in node.users if user.target is operator.getitem)
