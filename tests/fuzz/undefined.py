@@ -42,9 +42,10 @@ SEEDS = {
     ),
     1728: "eager's native_group_norm reads a bias with gaps as if it had none",
     **dict.fromkeys(
-        (3526, 4202, 4224, 4226, 4238, 4241, 4246, 4282),
+        (4202, 4224, 4226, 4238, 4241, 4246, 4282),
         "eager's bessel_j0 below -5 is off by 5e-6 in float64",
     ),
+    3526: "bessel_j0 of 1e19 in float32, where the phase is lost: eager has no right digit either",
     **dict.fromkeys((4260, 4263, 4266), "topk leaves open which of equal elements it takes"),
 }
 """Programs that are not run, and why."""
