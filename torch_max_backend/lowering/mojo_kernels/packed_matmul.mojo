@@ -9,7 +9,7 @@ from extensibility import InputTensor, OutputTensor
 from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
-from std.sys.info import simd_width_of
+from std.sys.info import simd_width_of, size_of
 
 from .epilogue import MULTIPLY, NONE, finish
 from .launch import host_only
@@ -21,27 +21,31 @@ comptime COPIED = 32 * 1024
 comptime FEW = 4 * TILE
 """With so few rows, interleaving the left operand costs more than it saves."""
 
+comptime APART = 4096
+"""Rows so many bytes apart compete for the same lines of the L1 cache."""
+
 
 @fieldwise_init
 struct Sizes(ImplicitlyCopyable, TrivialRegisterPassable):
-    """Rows and depth of a product, the rows of a panel, and how many tiles the rows are."""
+    """Rows and depth of a product, the rows of a panel, and how many tiles the rows are.
+
+    `in_place`: the left operand is read where it is.
+    """
 
     var m: Int
     var k: Int
     var lines: Int
     var tiles: Int
+    var in_place: Bool
 
     @staticmethod
-    def of(m: Int, k: Int, lines: Int) -> Self:
-        return Self(m, k, lines, (m + TILE - 1) // TILE)
-
-    def few(self) -> Bool:
-        """Whether the left operand is read where it is."""
-        return self.m <= FEW
+    def of[T: DType](m: Int, k: Int, lines: Int) -> Self:
+        var in_place = m <= FEW or k * size_of[T]() % APART != 0
+        return Self(m, k, lines, (m + TILE - 1) // TILE, in_place)
 
     def interleaved(self) -> Int:
         """Numbers of the interleaved left operand."""
-        return 1 if self.few() else self.tiles * TILE * self.k
+        return 1 if self.in_place else self.tiles * TILE * self.k
 
     def tasks(self, panels: Int, columns: Int) -> Int:
         """How many tasks the product is divided into."""
@@ -53,7 +57,7 @@ def _interleave_all[
     T: DType
 ](ap: Pointer[mut=True, Scalar[T], _], xp: Pointer[Scalar[T], _], s: Sizes):
     """The left operand, depth after depth, tile after tile, each interleaved."""
-    if s.few():
+    if s.in_place:
         return
     var copiers = max(1, min(parallelism_level(None), s.m * s.k // COPIED))
 
@@ -89,14 +93,16 @@ def _panel[
 ):
     """`rows` rows from `block` on, times a panel: `sums` is [rows, N].
 
-    The left operand is `ap`, interleaved, or `xp` if there are few rows.
+    The left operand is `ap`, interleaved, or `xp`.
     """
     for start in range(0, max(s.k, 1), DEPTH):
         var depth = min(DEPTH, s.k - start)
         var right = panel.unsafe_offset(start * N)
-        if s.few():
+        if s.in_place:
             var left = xp.unsafe_offset(block * s.k + start)
-            multiply[False, N // W, W, T](rows, left, s.k, depth, right, sums, N, start > 0)
+            multiply[False, N // W, W, T, fetches=True](
+                rows, left, s.k, depth, right, sums, N, start > 0
+            )
         else:
             var left = ap.unsafe_offset(start * s.tiles * TILE + block * depth)
             multiply[True, N // W, W, T, fetches=True](
@@ -166,7 +172,7 @@ struct PackedMatmul[columns: Int]:
         host_only["tmb_packed_matmul", target]()
         comptime T = output.dtype
         comptime N = Self.columns
-        var s = Sizes.of(x.dim_size(0), x.dim_size(1), panels.dim_size(1))
+        var s = Sizes.of[T](x.dim_size(0), x.dim_size(1), panels.dim_size(1))
         var n = output.dim_size(1)
         var count = panels.dim_size(0)
         var xp = x.unsafe_ptr()
@@ -220,7 +226,7 @@ struct PackedMatmulGroup[columns: Int]:
         host_only["tmb_packed_matmul_group", target]()
         comptime T = first.dtype
         comptime N = Self.columns
-        var s = Sizes.of(x.dim_size(0), x.dim_size(1), panels.dim_size(1))
+        var s = Sizes.of[T](x.dim_size(0), x.dim_size(1), panels.dim_size(1))
         var n0 = first.dim_size(1)
         var n1 = second.dim_size(1)
         var n2 = third.dim_size(1)
@@ -291,7 +297,7 @@ struct PackedMatmulGated[columns: Int]:
         comptime T = output.dtype
         comptime W = simd_width_of[T]()
         comptime N = Self.columns
-        var s = Sizes.of(x.dim_size(0), x.dim_size(1), panels.dim_size(1))
+        var s = Sizes.of[T](x.dim_size(0), x.dim_size(1), panels.dim_size(1))
         var n = output.dim_size(1)
         var count = panels.dim_size(0) // 2
         var xp = x.unsafe_ptr()

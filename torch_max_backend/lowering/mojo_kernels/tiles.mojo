@@ -19,13 +19,47 @@ comptime ROWS_TOGETHER = 252
 comptime GRAIN = 384 * 1024
 """Multiplications per task: fewer would not repay waking another thread."""
 
+comptime LINE[T: DType] = 64 // size_of[T]()
+"""Numbers of a cache line."""
+
+comptime TO_L2 = PrefetchOptions().for_read().medium_locality().to_data_cache()
+
 comptime TASKS = 12
 """Tasks per thread, so that other threads can take over if one's core is busy."""
 
 
+comptime STEPS = 4
+"""Steps of the inner loop between two prefetches."""
+
+
+@always_inline
+def _step[
+    rows: Int, interleaved: Bool, V: Int, W: Int, T: DType
+](
+    a: Pointer[Scalar[T], _],
+    stride: Int,
+    panel: Pointer[Scalar[T], _],
+    j: Int,
+    mut total: Array[SIMD[T, W], rows * V],
+):
+    """Add the products of column `j` of `rows` rows with row `j` of a panel."""
+    var p = panel.unsafe_offset(j * V * W)
+    var b = Array[SIMD[T, W], V](fill=0)
+    comptime for v in range(V):
+        b[v] = p.unsafe_offset(v * W).unsafe_load[width=W]()
+    # One address for three rows: an address each would not fit into the registers.
+    comptime for first in range(0, rows, 3):
+        var three = a.unsafe_offset(j * TILE if interleaved else first * stride + j)
+        comptime for i in range(first, min(first + 3, rows)):
+            var at = i if interleaved else (i - first) * stride
+            var x = SIMD[T, W](three[unsafe_offset=at])
+            comptime for v in range(V):
+                total[i * V + v] = b[v].fma(x, total[i * V + v])
+
+
 @always_inline
 def _tile[
-    rows: Int, interleaved: Bool, V: Int, W: Int, T: DType
+    rows: Int, interleaved: Bool, V: Int, W: Int, T: DType, fetches: Bool
 ](
     a: Pointer[Scalar[T], _],
     stride: Int,
@@ -34,35 +68,28 @@ def _tile[
     to: Pointer[mut=True, Scalar[T], _],
     to_stride: Int,
     more: Bool,
+    ahead: Int,
+    lines: Int,
 ):
-    """`rows` rows of `a` times a panel of V vectors."""
-    comptime N = V * W
+    """`rows` rows of `a` times a panel of V vectors.
+
+    `fetches`: each `STEPS` steps prefetch `lines` cache lines, the first one `ahead` in the panel.
+    """
     var total = Array[SIMD[T, W], rows * V](fill=0)
     for j in range(depth):
-        var p = panel.unsafe_offset(j * N)
-        var b = Array[SIMD[T, W], V](fill=0)
-        comptime for v in range(V):
-            b[v] = p.unsafe_offset(v * W).unsafe_load[width=W]()
-        comptime for i in range(rows):
-            var at = j * TILE + i if interleaved else i * stride + j
-            var x = SIMD[T, W](a[unsafe_offset=at])
-            comptime for v in range(V):
-                total[i * V + v] = b[v].fma(x, total[i * V + v])
+        comptime if fetches:
+            # A branch: unrolled steps would load all their numbers first, and run out of registers.
+            if j % STEPS == 0:
+                var from_here = panel.unsafe_offset(ahead + j // STEPS * lines * LINE[T])
+                for line in range(lines):
+                    prefetch[TO_L2](from_here.unsafe_offset(line * LINE[T]))
+        _step[rows, interleaved, V, W, T](a, stride, panel, j, total)
     comptime for i in range(rows):
         comptime for v in range(V):
             var at = to.unsafe_offset(i * to_stride + v * W)
             if more:
                 total[i * V + v] += at.unsafe_load[width=W]()
             at.unsafe_store(total[i * V + v])
-
-
-@always_inline
-def _fetch[T: DType](a: Pointer[Scalar[T], _], count: Int):
-    """Prefetch numbers into the L2 cache."""
-    comptime line = 64 // size_of[T]()
-    comptime how = PrefetchOptions().for_read().medium_locality().to_data_cache()
-    for at in range(0, count, line):
-        prefetch[how](a.unsafe_offset(at))
 
 
 def multiply[
@@ -80,31 +107,21 @@ def multiply[
     """Rows of `a`, `stride` apart, times a panel; with `more`, added to the output.
 
     `interleaved`: `a` comes from `interleave`, and `stride` is its depth.
-    `fetches`: the next panel follows this one in memory, and is prefetched meanwhile.
+    `fetches`: the next panel follows this one in memory, and is prefetched meanwhile, a few lines at
+    a time. All of a tile's lines at once would fill the buffers that its own loads need.
     """
+    var steps = max(1, depth // STEPS)
+    var panel_lines = depth * V * W // LINE[T]
+    var lines = _each(panel_lines, steps * _tiles(rows))
+    var ahead = depth * V * W
     var r = 0
-    var next = panel.unsafe_offset(depth * V * W)
-    var share = depth * V * W * TILE // max(rows, TILE)
-    while r + TILE <= rows:
-        comptime if fetches:
-            _fetch(next.unsafe_offset(r // TILE * share), share)
-        _tile[TILE, interleaved, V, W, T](
-            a.unsafe_offset(r * stride),
-            stride,
-            depth,
-            panel,
-            to.unsafe_offset(r * to_stride),
-            to_stride,
-            more,
-        )
-        r += TILE
-    comptime for size in [8, 4, 2, 1]:
-        comptime if size < TILE:
-            if rows - r >= size:
+    comptime for size in [TILE, 8, 4, 2, 1]:
+        comptime if size <= TILE:
+            while rows - r >= size:
                 var at = r * stride
                 comptime if interleaved:
                     at = r // TILE * TILE * stride + r % TILE
-                _tile[size, interleaved, V, W, T](
+                _tile[size, interleaved, V, W, T, fetches](
                     a.unsafe_offset(at),
                     stride,
                     depth,
@@ -112,8 +129,22 @@ def multiply[
                     to.unsafe_offset(r * to_stride),
                     to_stride,
                     more,
+                    ahead,
+                    lines,
                 )
+                ahead += steps * lines * LINE[T]
                 r += size
+
+
+def _tiles(rows: Int) -> Int:
+    """How many tiles `multiply` divides rows into."""
+    var rest = rows % TILE
+    return rows // TILE + rest // 8 + rest % 8 // 4 + rest % 4 // 2 + rest % 2
+
+
+def _each(count: Int, times: Int) -> Int:
+    """How much is done each time, rounded up."""
+    return (count + times - 1) // max(1, times)
 
 
 def multiply_all[
@@ -155,11 +186,41 @@ def interleave[
     depth: Int,
 ):
     """Up to `TILE` rows of `a` as [depth, TILE], so that memory is read in order."""
-    if rows == TILE:
-        for j in range(depth):
-            comptime for i in range(TILE):
-                to[unsafe_offset = j * TILE + i] = a[unsafe_offset = i * stride + j]
+    var j = 0
+    comptime if TILE % 4 == 0:
+        if rows == TILE:
+            while j + 4 <= depth:
+                comptime for i in range(0, TILE, 4):
+                    _transpose_4x4(
+                        to.unsafe_offset(j * TILE + i), a.unsafe_offset(i * stride + j), stride
+                    )
+                j += 4
     else:
-        for j in range(depth):
-            for i in range(rows):
-                to[unsafe_offset = j * TILE + i] = a[unsafe_offset = i * stride + j]
+        if rows == TILE:
+            while j < depth:
+                comptime for i in range(TILE):
+                    to[unsafe_offset = j * TILE + i] = a[unsafe_offset = i * stride + j]
+                j += 1
+    while j < depth:
+        for i in range(rows):
+            to[unsafe_offset = j * TILE + i] = a[unsafe_offset = i * stride + j]
+        j += 1
+
+
+@always_inline
+def _transpose_4x4[
+    T: DType
+](to: Pointer[mut=True, Scalar[T], _], a: Pointer[Scalar[T], _], stride: Int):
+    """Four rows of four numbers as columns, `TILE` apart."""
+    var r0 = a.unsafe_load[width=4]()
+    var r1 = a.unsafe_offset(stride).unsafe_load[width=4]()
+    var r2 = a.unsafe_offset(2 * stride).unsafe_load[width=4]()
+    var r3 = a.unsafe_offset(3 * stride).unsafe_load[width=4]()
+    var low01 = r0.shuffle[0, 4, 1, 5](r1)
+    var low23 = r2.shuffle[0, 4, 1, 5](r3)
+    var high01 = r0.shuffle[2, 6, 3, 7](r1)
+    var high23 = r2.shuffle[2, 6, 3, 7](r3)
+    to.unsafe_store(low01.shuffle[0, 1, 4, 5](low23))
+    to.unsafe_offset(TILE).unsafe_store(low01.shuffle[2, 3, 6, 7](low23))
+    to.unsafe_offset(2 * TILE).unsafe_store(high01.shuffle[0, 1, 4, 5](high23))
+    to.unsafe_offset(3 * TILE).unsafe_store(high01.shuffle[2, 3, 6, 7](high23))
