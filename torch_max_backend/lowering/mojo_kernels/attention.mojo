@@ -11,10 +11,11 @@ from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
-from std.utils.numerics import inf
+from std.utils.numerics import inf, nan
 
 from .launch import host_only
-from .lines import GRAIN, exp_of, log_of, nans
+from .lines import GRAIN, exp_below_of, log_of, nans
+from .panels import columns_of, rows_of
 from .tiles import TASKS, TILE, multiply
 
 comptime BLOCK = 8 * TILE
@@ -38,7 +39,7 @@ def product_of_panels[
 ):
     """`rows` rows of `a` times `count` panels."""
     for p in range(count):
-        multiply[False, 2, W, C](
+        multiply[False, 2, W, C, fetches=True](
             rows,
             a,
             a_stride,
@@ -90,11 +91,15 @@ def softmax_row[
         for k in range(padded):
             row[unsafe_offset=k] = 0
         return (Scalar[C](0), top)
+    if bads.reduce_or() or top == inf[C]():
+        for k in range(padded):
+            row[unsafe_offset=k] = nan[C]()
+        return (nan[C](), nan[C]())
     var sums = SIMD[C, W](0)
     j = 0
     while j < n:
         var p = row.unsafe_offset(j)
-        var e = exp_of(p.unsafe_load[width=W]() - top)
+        var e = exp_below_of(p.unsafe_load[width=W]() - top)
         p.unsafe_store(e)
         sums += e
         j += W
@@ -326,17 +331,10 @@ def attend[
                 packed = b * s.key_heads + key_head
                 var k0 = kp.unsafe_offset(s.row(b, key_head) * s.width)
                 var v0 = vp.unsafe_offset(s.row(b, key_head) * s.value_width)
-                for j in range(padded):
-                    var panel = kt.unsafe_offset(j // N * N * s.width + j % N)
-                    var source = k0.unsafe_offset(min(j, s.keys - 1) * s.step() * s.width)
-                    for d in range(s.width):
-                        panel[unsafe_offset=d * N] = source[unsafe_offset=d]
-                for j in range(s.keys):
-                    var source = v0.unsafe_offset(j * s.step() * s.value_width)
-                    for d in range(value_panels * N):
-                        vt[unsafe_offset=(d // N * s.keys + j) * N + d % N] = (
-                            source[unsafe_offset=d] if d < s.value_width else 0
-                        )
+                columns_of[N](kt, k0, s.step() * s.width, s.keys, padded, s.width)
+                rows_of[N, W](
+                    vt, v0, s.step() * s.value_width, s.keys, s.value_width, value_panels
+                )
             var rows = min(block, s.queries - first)
             var visible = s.keys
             comptime if causal:

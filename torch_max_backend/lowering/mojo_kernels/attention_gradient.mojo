@@ -14,47 +14,9 @@ from std.sys.info import simd_width_of
 
 from .attention import BLOCK, SCORES, Sizes, Steps, product_of_panels, softmax_row
 from .launch import host_only
+from .panels import columns_of, rows_of
 from .product import interleaved_tiles
 from .tiles import TILE, multiply
-
-
-@always_inline
-def _columns_of[
-    N: Int, T: DType
-](
-    to: Pointer[mut=True, Scalar[T], _],
-    rows: Pointer[Scalar[T], _],
-    step: Int,
-    count: Int,
-    padded: Int,
-    width: Int,
-):
-    """Rows as the columns of panels: [padded / N, width, N], with the last row repeated."""
-    for j in range(padded):
-        var panel = to.unsafe_offset(j // N * N * width + j % N)
-        var source = rows.unsafe_offset(min(j, count - 1) * step)
-        for d in range(width):
-            panel[unsafe_offset = d * N] = source[unsafe_offset=d]
-
-
-@always_inline
-def _rows_of[
-    N: Int, T: DType
-](
-    to: Pointer[mut=True, Scalar[T], _],
-    rows: Pointer[Scalar[T], _],
-    step: Int,
-    count: Int,
-    width: Int,
-    panels: Int,
-):
-    """Rows as the rows of panels: [panels, count, N], with zeros after the last column."""
-    for j in range(count):
-        var source = rows.unsafe_offset(j * step)
-        for d in range(panels * N):
-            to[unsafe_offset = (d // N * count + j) * N + d % N] = (
-                source[unsafe_offset=d] if d < width else 0
-            )
 
 
 @always_inline
@@ -155,9 +117,9 @@ def attention_gradients[
             var key_head = u % s.key_heads
             var k0 = (b * s.keys * s.key_heads + key_head) * s.width
             var v0 = (b * s.keys * s.key_heads + key_head) * s.value_width
-            _columns_of[N](kc, kp.unsafe_offset(k0), key_step, s.keys, padded, s.width)
-            _columns_of[N](vc, vp.unsafe_offset(v0), value_step, s.keys, padded, s.value_width)
-            _rows_of[N](kr, kp.unsafe_offset(k0), key_step, s.keys, s.width, panels)
+            columns_of[N](kc, kp.unsafe_offset(k0), key_step, s.keys, padded, s.width)
+            columns_of[N](vc, vp.unsafe_offset(v0), value_step, s.keys, padded, s.value_width)
+            rows_of[N, W](kr, kp.unsafe_offset(k0), key_step, s.keys, s.width, panels)
             for i in range(s.keys * panels * N):
                 ks[unsafe_offset=i] = 0
             for i in range(s.keys * value_panels * N):
@@ -214,7 +176,7 @@ def attention_gradients[
                         dqp.unsafe_offset(q0), query_step, op, panels * N, rows, s.width
                     )
                     # Gradients of the keys and values: products with the transposes of both.
-                    _rows_of[N](qr, q, query_step, rows, s.width, panels)
+                    rows_of[N, W](qr, q, query_step, rows, s.width, panels)
                     interleaved_tiles[True](tp, sp, padded, rows, 0, visible, 0, rows)
                     for p in range(panels):
                         multiply[True, 2, W, C](
@@ -227,7 +189,7 @@ def attention_gradients[
                             panels * N,
                             True,
                         )
-                    _rows_of[N](gr, g, grad_step, rows, s.value_width, value_panels)
+                    rows_of[N, W](gr, g, grad_step, rows, s.value_width, value_panels)
                     interleaved_tiles[True](tp, wp, padded, rows, 0, visible, 0, rows)
                     for p in range(value_panels):
                         multiply[True, 2, W, C](

@@ -6,7 +6,7 @@ a contiguous tensor needs a copy. NaN is the greatest value, as in PyTorch.
 
 from std.math import isnan
 
-from .math.exponential import exp, log
+from .math.exponential import exp, exp_of_at_most_zero, log
 
 comptime GRAIN = 128 * 1024
 """Multiplications per task if each number is read once: fewer would not repay waking a thread."""
@@ -88,6 +88,15 @@ def wide(dtype: DType) -> DType:
 def exp_of[dtype: DType, width: SIMDLength](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
     comptime if dtype.is_floating_point():
         return exp(x)
+    else:
+        return x
+
+
+@always_inline
+def exp_below_of[dtype: DType, width: SIMDLength](x: SIMD[dtype, width]) -> SIMD[dtype, width]:
+    """For numbers up to 0, not NaN."""
+    comptime if dtype.is_floating_point():
+        return exp_of_at_most_zero(x)
     else:
         return x
 

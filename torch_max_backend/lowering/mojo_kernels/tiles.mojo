@@ -191,9 +191,8 @@ def interleave[
         if rows == TILE:
             while j + 4 <= depth:
                 comptime for i in range(0, TILE, 4):
-                    _transpose_4x4(
-                        to.unsafe_offset(j * TILE + i), a.unsafe_offset(i * stride + j), stride
-                    )
+                    var block = a.unsafe_offset(i * stride + j)
+                    transpose_4x4(to.unsafe_offset(j * TILE + i), TILE, block, stride)
                 j += 4
     else:
         if rows == TILE:
@@ -208,10 +207,12 @@ def interleave[
 
 
 @always_inline
-def _transpose_4x4[
+def transpose_4x4[
     T: DType
-](to: Pointer[mut=True, Scalar[T], _], a: Pointer[Scalar[T], _], stride: Int):
-    """Four rows of four numbers as columns, `TILE` apart."""
+](
+    to: Pointer[mut=True, Scalar[T], _], to_stride: Int, a: Pointer[Scalar[T], _], stride: Int
+):
+    """Four rows of four numbers of `a` as the columns of four rows of `to`."""
     var r0 = a.unsafe_load[width=4]()
     var r1 = a.unsafe_offset(stride).unsafe_load[width=4]()
     var r2 = a.unsafe_offset(2 * stride).unsafe_load[width=4]()
@@ -221,6 +222,6 @@ def _transpose_4x4[
     var high01 = r0.shuffle[2, 6, 3, 7](r1)
     var high23 = r2.shuffle[2, 6, 3, 7](r3)
     to.unsafe_store(low01.shuffle[0, 1, 4, 5](low23))
-    to.unsafe_offset(TILE).unsafe_store(low01.shuffle[2, 3, 6, 7](low23))
-    to.unsafe_offset(2 * TILE).unsafe_store(high01.shuffle[0, 1, 4, 5](high23))
-    to.unsafe_offset(3 * TILE).unsafe_store(high01.shuffle[2, 3, 6, 7](high23))
+    to.unsafe_offset(to_stride).unsafe_store(low01.shuffle[2, 3, 6, 7](low23))
+    to.unsafe_offset(2 * to_stride).unsafe_store(high01.shuffle[0, 1, 4, 5](high23))
+    to.unsafe_offset(3 * to_stride).unsafe_store(high01.shuffle[2, 3, 6, 7](high23))

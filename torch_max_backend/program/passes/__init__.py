@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from torch_max_backend.flags import Options
 from torch_max_backend.program import verify
 from torch_max_backend.program.passes import (
+    causal_masks,
     fill_uniform,
     fold_constants,
     fuse_cross_entropy,
@@ -62,6 +63,7 @@ PIPELINE: tuple[Pass, ...] = (
     Pass(remove_dead_calls.remove_dead_calls),
     Pass(fill_uniform.fill_uniform),
     Pass(fold_constants.fold_constants),
+    Pass(causal_masks.causal_masks, _INFERENCE),
     Pass(fuse_cross_entropy.fuse_cross_entropy),
     Pass(fuse_rms_norm.fuse_rms_norm, _INFERENCE),
     Pass(fuse_gelu.fuse_gelu, _INFERENCE),

@@ -39,6 +39,8 @@ from torch_max_backend.program.program import (
 aten = torch.ops.aten
 
 _CUTTING = {aten.slice_scatter.default, aten.select_scatter.default}
+FOLDED = "_folded_"
+"""In the name of an input that is a folded constant."""
 _LIMIT = 64 * 1024 * 1024
 """Bytes that folded tensors may take in one program."""
 
@@ -55,7 +57,7 @@ def fold_constants(program: Program) -> Program:
     for ref in values:
         spec = constant[ref.name].outputs[ref.index or 0]
         assert spec is not None
-        name = f"{ref.name}_folded_{ref.index or 0}"
+        name = f"{ref.name}{FOLDED}{ref.index or 0}"
         inputs.append(TensorInput(name, spec, static=True))
         replaced[ref] = Ref(name)
     folded = with_calls(program, program.calls, replaced)

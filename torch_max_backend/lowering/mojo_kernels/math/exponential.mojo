@@ -66,6 +66,28 @@ def exp[
 
 
 @always_inline
+def exp_of_at_most_zero[
+    dtype: DType, width: SIMDLength, //
+](x: SIMD[dtype, width]) -> SIMD[dtype, width] where dtype.is_floating_point():
+    """The exponential of numbers up to 0, not NaN; results below the normal floats are 0.
+
+    For a softmax, whose largest exponential is 1: fewer steps than `exp`.
+    """
+    comptime if dtype != DType.float32:
+        return exp(x)
+    else:
+        comptime low = Scalar[dtype](-87.0)
+        var bounded = max(x, low)
+        var k = round(bounded * log2e)
+        var r = k.fma(-0.693145751953125, bounded)
+        r = k.fma(-1.42860682030941723212e-6, r)
+        var p = polynomial_evaluate[taylor[dtype](0, 7)](r)
+        var scaled = p.to_bits[DType.uint32]() + (k.cast[DType.int32]() << 23).cast[DType.uint32]()
+        var y = SIMD[DType.float32, width](from_bits=scaled).cast[dtype]()
+        return x.lt(low).select(SIMD[dtype, width](0), y)
+
+
+@always_inline
 def exp2[
     dtype: DType, width: SIMDLength, //
 ](x: SIMD[dtype, width]) -> SIMD[dtype, width] where dtype.is_floating_point():
