@@ -12,9 +12,11 @@ import torch
 from torch_max_backend.program.image_weights import ImageWeights
 from torch_max_backend.program.packed_layout import JoinedLayout, Layout
 from torch_max_backend.runtime.buffers import to_buffer
-from torch_max_backend.runtime.watch import Watch, version_of
+from torch_max_backend.runtime.watch import Watch, version_of, versions_of
 
 AnyLayout = Layout | JoinedLayout | ImageWeights
+
+_data_ptr = torch.Tensor.data_ptr
 
 
 class PackedWeight:
@@ -110,7 +112,7 @@ class PackedParameters:
 
     def fill(self, args: list[Any], buffers: list[Any]) -> None:
         tensors = [args[position] for position in self.positions]
-        state = [(tensor.data_ptr(), version_of(tensor)) for tensor in tensors]
+        state = [*map(_data_ptr, tensors), *versions_of(tensors)]
         known = self.known
         if (
             state != known.state
@@ -127,10 +129,10 @@ class PackedParameters:
         watch = Watch([tensor.detach() for tensor in tensors])
         weights = []
         first = 0
+        versions = state[len(tensors) :]
         for count, layout in zip(self.counts, self.layouts, strict=True):
             own = slice(first, first + count)
-            versions = [version for _, version in state[own]]
-            weights.append(packed_weight(tensors[own], versions, layout))
+            weights.append(packed_weight(tensors[own], versions[own], layout))
             first += count
         kept = [to_buffer(weight.packed) for weight in weights]
         return _Packed(state, epoch, watch, kept, weights)

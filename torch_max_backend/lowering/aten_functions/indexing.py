@@ -9,7 +9,7 @@ from max.dtype import DType
 from max.graph import Dim, ops
 
 from torch_max_backend.errors import UnsupportedOpError
-from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
+from torch_max_backend.lowering import constants, devices, mojo_kernels, promotion, shapes
 from torch_max_backend.lowering.aten_functions.shape import (
     reshape,
     slice_dim,
@@ -186,6 +186,20 @@ def _put_masked(
     return ops.where(shapes.broadcast_to(aligned, shape), values, self)
 
 
+def _put_lines(self: MaxTensor, plan: _Plan, values: MaxTensor) -> MaxTensor:
+    """`self` with other lines along one dim; moving that dim to the front would be two copies."""
+    (dim,) = plan.dims
+    outer, inner = shapes.numel(plan.shape[:dim]), shapes.numel(plan.shape[dim + 1 :])
+    lines = ops.reshape(
+        shapes.broadcast_to(values, plan.result_shape), [outer, plan.count, inner]
+    )
+    whole = [outer, plan.shape[dim], inner]
+    position = _checked(plan.position, plan.shape[dim])
+    inputs = [ops.reshape(self, whole), lines, position]
+    (result,) = mojo_kernels.call("tmb_put_lines", inputs, [(promotion.dtype_of(self), whole)])
+    return ops.reshape(result, plan.shape)
+
+
 def _wide(tensor: MaxTensor) -> MaxTensor:
     """`tensor` in a dtype to accumulate in: int32 for bool, float32 for 16-bit floats."""
     if tensor.dtype == DType.bool:
@@ -311,6 +325,8 @@ def aten_index_put(
     plan = _Plan(self, indices)
     if plan.count == 0 or 0 in plan.shape:
         return self
+    if not accumulate and len(plan.dims) == 1 and plan.dims[0] and not devices.is_gpu(self.device):
+        return _put_lines(self, plan, values)
     updates = plan.updates(values)
     target = plan.fold(self)
     limit = shapes.size(target.shape[0])

@@ -49,6 +49,7 @@ HOST_ONLY = frozenset(
         "tmb_packed_matmul_gated",
         "tmb_packed_matmul_group",
         "tmb_product",
+        "tmb_put_lines",
         "tmb_update",
         "tmb_write_lines",
     }

@@ -1,9 +1,12 @@
-"""Writing lines of a tensor where it is: what a cache of keys and values needs."""
+"""Writing lines of a tensor, where it is or in a copy: what a cache of keys and values needs."""
 
 import extensibility
-from extensibility import InputTensor
+from extensibility import InputTensor, OutputTensor
 from extensibility import _MutableInputTensor as MutableInputTensor
+from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
+from max.runtime.asyncrt import parallelism_level
+from std.sys.info import simd_width_of
 
 from .launch import host_only
 
@@ -50,3 +53,62 @@ struct WriteLines:
                     to[unsafe_offset = (o * n + at) * inner + i] = from_[
                         unsafe_offset = (o * lines + line) * inner + i
                     ]
+
+
+comptime COPIED = 64 * 1024
+"""Numbers that a task copies, at least."""
+
+
+@always_inline
+def _copy[
+    T: DType
+](to: Pointer[mut=True, Scalar[T], _], from_: Pointer[Scalar[T], _], count: Int):
+    comptime W = simd_width_of[T]()
+    var i = 0
+    while i + W <= count:
+        to.unsafe_offset(i).unsafe_store(from_.unsafe_offset(i).unsafe_load[width=W]())
+        i += W
+    while i < count:
+        to[unsafe_offset=i] = from_[unsafe_offset=i]
+        i += 1
+
+
+@extensibility.register("tmb_put_lines")
+struct PutLines:
+    """A copy of `x`, [outer, n, inner], with `lines`, [outer, count, inner], at `index`.
+
+    Indices are not negative and in bounds. If one occurs twice, its last line counts.
+    """
+
+    @staticmethod
+    def execute[
+        target: StaticString
+    ](
+        output: OutputTensor[rank=3, ...],
+        x: InputTensor[dtype=output.dtype, rank=3, ...],
+        lines: InputTensor[dtype=output.dtype, rank=3, ...],
+        index: InputTensor[dtype=DType.int64, rank=1, ...],
+        ctx: DeviceContext,
+    ) raises:
+        host_only["tmb_put_lines", target]()
+        var outer = x.dim_size(0)
+        var n = x.dim_size(1)
+        var inner = x.dim_size(2)
+        var count = index.dim_size(0)
+        var to = output.unsafe_ptr()
+        var from_ = x.unsafe_ptr()
+        var new = lines.unsafe_ptr()
+        var at = index.unsafe_ptr()
+        var most = min(outer, 4 * parallelism_level(None))
+        var tasks = max(1, min(most, outer * n * inner // COPIED))
+
+        def task(t: Int) {to, from_, new, at, outer, n, inner, count, tasks}:
+            for o in range(outer * t // tasks, outer * (t + 1) // tasks):
+                var first = o * n * inner
+                _copy(to.unsafe_offset(first), from_.unsafe_offset(first), n * inner)
+                for line in range(count):
+                    var place = first + Int(at[unsafe_offset=line]) * inner
+                    var source = new.unsafe_offset((o * count + line) * inner)
+                    _copy(to.unsafe_offset(place), source, inner)
+
+        sync_parallelize(task, tasks)
