@@ -1,7 +1,7 @@
 """Convolutions of an image program: tiles of pixels times panels of filters."""
 
 from std.math import iota
-from std.sys.intrinsics import PrefetchOptions, masked_store, prefetch
+from std.sys.intrinsics import masked_store, prefetch
 
 from .image_instructions import (
     ADD_CHANNELS,
@@ -22,9 +22,14 @@ from .image_instructions import (
     at,
 )
 from .image_steps import finish, place_of, step_image
+from .tiles import LINE, TO_L2
 
 comptime HELD = 128 * 1024
 """Filters that stay in the L2 cache: larger ones are read once, for all places."""
+
+
+comptime TOGETHER = 64
+"""Channels of a tap between two prefetches."""
 
 
 @always_inline
@@ -47,6 +52,14 @@ struct Operands(ImplicitlyCopyable):
     var width: Int
     var tap: Int
     var depth: Int
+
+
+@fieldwise_init
+struct Fetched(ImplicitlyCopyable):
+    """What a tile prefetches of the next panel: `lines` cache lines at a time, from `first` on."""
+
+    var first: Int
+    var lines: Int
 
 
 @fieldwise_init
@@ -78,6 +91,7 @@ def _convolve[
     ending: Ending,
     rows: Int,
     tile: Pointer[mut=True, Scalar[F], _],
+    fetched: Fetched,
 ):
     """Pixels times V vectors of a panel, in `groups` groups of `half` pixels."""
     comptime count = half * groups
@@ -87,21 +101,30 @@ def _convolve[
     var b_at = weights.unsafe_offset(panel)
     var row = 0
     var column = 0
+    var ahead = fetched.first
     # Loops that end at their end run at least once, so the sums need not be kept for none.
     while True:
         var d = 0
         while True:
-            var b = Array[SIMD[F, W], V](fill=0)
-            comptime for v in range(V):
-                b[v] = b_at.unsafe_offset(v * W).unsafe_load[width=W]()
-            comptime for r in range(count):
-                comptime apart = r % half
-                var x = a.unsafe_offset(from_.second) if r >= half else a
-                var filled = SIMD[F, W](x[unsafe_offset = apart * pixel + d])
+            # In a loop of its own: in the inner one it would cost registers.
+            for line in range(fetched.lines):
+                prefetch[TO_L2](weights.unsafe_offset(ahead + line * LINE[F]))
+            ahead += fetched.lines * LINE[F]
+            var stop = min(d + TOGETHER, from_.depth)
+            while True:
+                var b = Array[SIMD[F, W], V](fill=0)
                 comptime for v in range(V):
-                    total[r * V + v] = b[v].fma(filled, total[r * V + v])
-            b_at = b_at.unsafe_offset(N)
-            d += 1
+                    b[v] = b_at.unsafe_offset(v * W).unsafe_load[width=W]()
+                comptime for r in range(count):
+                    comptime apart = r % half
+                    var x = a.unsafe_offset(from_.second) if r >= half else a
+                    var filled = SIMD[F, W](x[unsafe_offset = apart * pixel + d])
+                    comptime for v in range(V):
+                        total[r * V + v] = b[v].fma(filled, total[r * V + v])
+                b_at = b_at.unsafe_offset(N)
+                d += 1
+                if d == stop:
+                    break
             if d == from_.depth:
                 break
         column += 1
@@ -156,26 +179,19 @@ def convolve_tile[
     ending: Ending,
     rows: Int,
     tile: Pointer[mut=True, Scalar[F], _],
+    fetched: Fetched,
 ):
     """The smallest known tile that has room for `half` pixels in each group."""
     comptime HALF = half_of[W]()
     if groups == 1:
         comptime for known in [1, 2, (HALF + 1) // 2, HALF]:
             if half <= known:
-                _convolve[known, 1, V, N, W](images, from_, weights, panel, ending, rows, tile)
+                _convolve[known, 1, V, N, W](images, from_, weights, panel, ending, rows, tile, fetched)
                 return
     comptime for known in range((HALF + 1) // 2, HALF + 1):
         if half <= known:
-            _convolve[known, 2, V, N, W](images, from_, weights, panel, ending, rows, tile)
+            _convolve[known, 2, V, N, W](images, from_, weights, panel, ending, rows, tile, fetched)
             return
-
-
-@always_inline
-def fetch(a: Pointer[Scalar[F], _], count: Int):
-    """Prefetch numbers into the L2 cache."""
-    comptime how = PrefetchOptions().for_read().medium_locality().to_data_cache()
-    for place in range(0, count, 16):
-        prefetch[how](a.unsafe_offset(place))
 
 
 def convolution[
@@ -217,7 +233,10 @@ def convolution[
         deep = deep * kw
         kw = 1
     var from_ = Operands(0, 0, step_w, kh, at(p, AT_DILATION) * row, kw, tap, deep)
-    var share = depth * N // places
+    # Of the next panel: what one place prefetches.
+    var fetches = kh * kw * ((deep + TOGETHER - 1) // TOGETHER)
+    var lines_each = (depth * N // LINE[F] + places * fetches - 1) // (places * fetches)
+    var share = lines_each * fetches * LINE[F]
     var corner = at(p, AT_PADDING) * row + at(p, AT_PADDING + 1) * pixel
 
     # A bias, then a sum, then a ReLU need no pass over the tile: each of them or not.
@@ -244,8 +263,9 @@ def convolution[
         var rows = min(pixels, w - x)
         var channel = panel * N
         var used = at(p, AT_FILTERS) + panel * depth * N
-        if by_panel and panel + 1 < panels:
-            fetch(weights.unsafe_offset(used + depth * N + place * share), share)
+        var fetched = Fetched(used + depth * N + place * share, lines_each)
+        if not by_panel or panel + 1 == panels or place * share >= depth * N:
+            fetched.lines = 0
         if by_panel:
             place += 1
             if place == places:
@@ -282,11 +302,11 @@ def convolution[
         var here = rows if lines == 1 else half * groups
         if ending.columns <= W:
             convolve_tile[1, N, W](
-                half, groups, images, from_, weights, used, ending, here, tile
+                half, groups, images, from_, weights, used, ending, here, tile, fetched
             )
         else:
             convolve_tile[N // W, N, W](
-                half, groups, images, from_, weights, used, ending, here, tile
+                half, groups, images, from_, weights, used, ending, here, tile, fetched
             )
         if ending.all:
             continue

@@ -6,7 +6,8 @@ matrices; and what comes out is transformed to the 16 results. The filters are t
 are packed (`program/winograd.py`, which has the matrices).
 """
 
-from .image_convolution import Ending, Operands, convolve_tile, fetch, half_of
+from .image_convolution import TOGETHER as FETCHED_WITH
+from .image_convolution import Ending, Fetched, Operands, convolve_tile, half_of
 from .image_instructions import (
     AT_FILTERS,
     AT_INPUT,
@@ -18,6 +19,7 @@ from .image_instructions import (
     at,
 )
 from .image_steps import finish, place_of
+from .tiles import LINE
 
 comptime SIDE = 4
 """Results of a tile, in each direction."""
@@ -215,9 +217,10 @@ def winograd[
         var used = at(p, AT_FILTERS) + unit % panels * SPOTS * inputs * N
         var columns = min(N, channels - channel)
         var strips = (here + ROWS - 1) // ROWS
+        # Filters are read once for all tiles of a block, and the next ones are fetched meanwhile.
+        var fetches = (inputs + FETCHED_WITH - 1) // FETCHED_WITH
+        var lines = (inputs * N // LINE[F] + strips * fetches - 1) // (strips * fetches)
         for spot in range(SPOTS):
-            # Filters are read once for all tiles of a block, and the next ones are fetched meanwhile.
-            fetch(weights.unsafe_offset(used + (spot + 1) * inputs * N), inputs * N)
             for strip in range(strips):
                 var first = here * strip // strips
                 var rows = here * (strip + 1) // strips - first
@@ -234,6 +237,9 @@ def winograd[
                     plain,
                     rows,
                     tile.unsafe_offset((SIDE * SIDE + spot * TOGETHER + first) * N),
+                    Fetched(
+                        used + (spot + 1) * inputs * N + strip * fetches * lines * LINE[F], lines
+                    ),
                 )
         for t in range(here):
             var index = block * together + t
