@@ -109,9 +109,10 @@ def _max_pool[
                     var row = (i * inner.height + j) * inner.width
                     for c in range(w.first, w.end, w.step):
                         var value = x[unsafe_offset = row + c]
-                        if value > best or isnan(value):
-                            best = value
-                            place = row + c
+                        # No branch: which value is the largest cannot be predicted.
+                        var better = (value > best) | isnan(value)
+                        best = value if better else best
+                        place = row + c if better else place
             yp[unsafe_offset=at] = best
             ip[unsafe_offset=at] = Int64(place)
             at += 1
