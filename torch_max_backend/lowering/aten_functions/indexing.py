@@ -190,9 +190,7 @@ def _put_lines(self: MaxTensor, plan: _Plan, values: MaxTensor) -> MaxTensor:
     """`self` with other lines along one dim; moving that dim to the front would be two copies."""
     (dim,) = plan.dims
     outer, inner = shapes.numel(plan.shape[:dim]), shapes.numel(plan.shape[dim + 1 :])
-    lines = ops.reshape(
-        shapes.broadcast_to(values, plan.result_shape), [outer, plan.count, inner]
-    )
+    lines = ops.reshape(shapes.broadcast_to(values, plan.result_shape), [outer, plan.count, inner])
     whole = [outer, plan.shape[dim], inner]
     position = _checked(plan.position, plan.shape[dim])
     inputs = [ops.reshape(self, whole), lines, position]

@@ -3,9 +3,9 @@
 Models make their mask from `arange` and pass it to attention; after constant folding it is a tensor
 that the program holds.
 
-1. Scaled dot product attention whose mask is a folded constant, and is True (or 0) up to the diagonal
-   and False (or -inf, or the dtype's lowest number) after it, for every batch and head, gets
-   `is_causal=True` instead of the mask.
+1. Scaled dot product attention whose mask is a folded constant, and is True (or 0) up to the
+   diagonal and False (or -inf, or the dtype's lowest number) after it, for every batch and head,
+   gets `is_causal=True` instead of the mask.
 2. A NaN in a key or value that the mask hides from a query does not reach that query, as with
    `is_causal=True` in PyTorch. It reaches those that see it.
 3. Masks that nothing reads any more are dropped.
