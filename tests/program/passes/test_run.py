@@ -15,7 +15,9 @@ from tests.testing.programs import op_names, outputs, program
 from torch_max_backend.flags import Options
 from torch_max_backend.program import Kind, Program, passes
 
-ALWAYS = ["remove_dead_calls", "fill_uniform", "fold_constants", "fuse_cross_entropy"]
+FIRST = ["remove_dead_calls", "fill_uniform", "fold_constants"]
+ALWAYS = [*FIRST, "fuse_cross_entropy"]
+INFERENCE = [*FIRST, "causal_masks", "fuse_cross_entropy"]
 FUSIONS = ["fuse_rms_norm", "fuse_gelu", "share_heads", "write_in_place", "fuse_updates"]
 PACKING = ["image_programs", "pack_weights", "group_products", "fuse_epilogues"]
 LAST = ["read_transposed"]
@@ -24,8 +26,8 @@ LAST = ["read_transposed"]
 @pytest.mark.parametrize(
     ("kind", "options", "expected"),
     [
-        (Kind.INFERENCE, Options(), [*ALWAYS, *FUSIONS, *PACKING, *LAST]),
-        (Kind.INFERENCE, Options(pack_weights=False), [*ALWAYS, *FUSIONS, *LAST]),
+        (Kind.INFERENCE, Options(), [*INFERENCE, *FUSIONS, *PACKING, *LAST]),
+        (Kind.INFERENCE, Options(pack_weights=False), [*INFERENCE, *FUSIONS, *LAST]),
         (Kind.FORWARD, Options(), [*ALWAYS, *LAST]),
         (Kind.BACKWARD, Options(), [*ALWAYS, *LAST]),
     ],
