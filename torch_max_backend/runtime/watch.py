@@ -31,10 +31,10 @@ class Watch:
 
     def changed(self) -> bool:
         """Whether a sampled element is another one than when this was made."""
-        return bool((self._read() != self._seen).any())
+        return not np.array_equal(self._read(), self._seen)
 
 
-def _reader(samples: Sequence[torch.Tensor]) -> Callable[[], np.ndarray | torch.Tensor]:
+def _reader(samples: Sequence[torch.Tensor]) -> Callable[[], np.ndarray]:
     """What reads all samples.
 
     They are far apart, so each is a cache miss. NumPy's `take` waits for many of them at once, as
@@ -49,11 +49,11 @@ def _reader(samples: Sequence[torch.Tensor]) -> Callable[[], np.ndarray | torch.
     ]
     on_host = all(sample.device.type == "cpu" for sample in samples)
     if not used or not on_host or any(first[0] % size for first in addresses):
-        return lambda: torch.cat(list(samples))
+        return lambda: torch.cat(list(samples)).cpu().numpy()
     places = np.concatenate(addresses)
     low = int(places.min())
     span = (ctypes.c_char * (int(places.max()) + size - low)).from_address(low)
-    memory = np.frombuffer(span, dtype=f"i{size}")
+    memory = np.frombuffer(memoryview(span), dtype=np.dtype(f"i{size}"))
     index = (places - low) // size
     return lambda: memory.take(index, mode="clip")
 

@@ -55,8 +55,9 @@ def _without_mask(
     if call.op not in _PLACES:
         return None
     mask_at, causal_at = _PLACES[call.op]
-    positional = mask_at is not None and len(call.args) > mask_at
-    mask = call.args[mask_at] if positional else call.kwargs.get("attn_mask")
+    mask = call.kwargs.get("attn_mask")
+    if mask_at is not None and len(call.args) > mask_at:
+        mask = call.args[mask_at]
     given = call.args[causal_at] if len(call.args) > causal_at else call.kwargs.get("is_causal")
     if given or not isinstance(mask, Ref) or mask.name not in tensors:
         return None
@@ -66,7 +67,7 @@ def _without_mask(
         return None
     args = list(call.args)
     kwargs = {name: value for name, value in call.kwargs.items() if name != "attn_mask"}
-    if positional:
+    if mask_at is not None and len(args) > mask_at:
         args[mask_at] = None
     if len(args) > causal_at:
         args[causal_at] = True
