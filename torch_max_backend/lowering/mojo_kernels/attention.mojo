@@ -332,7 +332,7 @@ def attend[
                 var k0 = kp.unsafe_offset(s.row(b, key_head) * s.width)
                 var v0 = vp.unsafe_offset(s.row(b, key_head) * s.value_width)
                 columns_of[N](kt, k0, s.step() * s.width, s.keys, padded, s.width)
-                rows_of[N, W](
+                rows_of[N](
                     vt, v0, s.step() * s.value_width, s.keys, s.value_width, value_panels
                 )
             var rows = min(block, s.queries - first)

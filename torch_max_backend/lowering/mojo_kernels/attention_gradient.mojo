@@ -119,7 +119,7 @@ def attention_gradients[
             var v0 = (b * s.keys * s.key_heads + key_head) * s.value_width
             columns_of[N](kc, kp.unsafe_offset(k0), key_step, s.keys, padded, s.width)
             columns_of[N](vc, vp.unsafe_offset(v0), value_step, s.keys, padded, s.value_width)
-            rows_of[N, W](kr, kp.unsafe_offset(k0), key_step, s.keys, s.width, panels)
+            rows_of[N](kr, kp.unsafe_offset(k0), key_step, s.keys, s.width, panels)
             for i in range(s.keys * panels * N):
                 ks[unsafe_offset=i] = 0
             for i in range(s.keys * value_panels * N):
@@ -176,7 +176,7 @@ def attention_gradients[
                         dqp.unsafe_offset(q0), query_step, op, panels * N, rows, s.width
                     )
                     # Gradients of the keys and values: products with the transposes of both.
-                    rows_of[N, W](qr, q, query_step, rows, s.width, panels)
+                    rows_of[N](qr, q, query_step, rows, s.width, panels)
                     interleaved_tiles[True](tp, sp, padded, rows, 0, visible, 0, rows)
                     for p in range(panels):
                         multiply[True, 2, W, C](
@@ -189,7 +189,7 @@ def attention_gradients[
                             panels * N,
                             True,
                         )
-                    rows_of[N, W](gr, g, grad_step, rows, s.value_width, value_panels)
+                    rows_of[N](gr, g, grad_step, rows, s.value_width, value_panels)
                     interleaved_tiles[True](tp, wp, padded, rows, 0, visible, 0, rows)
                     for p in range(value_panels):
                         multiply[True, 2, W, C](

@@ -6,9 +6,9 @@ from extensibility import _MutableInputTensor as MutableInputTensor
 from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
-from std.sys.info import simd_width_of
 
 from .launch import host_only
+from .lines import copy
 
 
 @extensibility.register("tmb_write_lines")
@@ -49,28 +49,12 @@ struct WriteLines:
             if at < 0 or at >= n:
                 raise Error("an index is out of bounds")
             for o in range(outer):
-                for i in range(inner):
-                    to[unsafe_offset = (o * n + at) * inner + i] = from_[
-                        unsafe_offset = (o * lines + line) * inner + i
-                    ]
+                var place = to.unsafe_offset((o * n + at) * inner)
+                copy(place, from_.unsafe_offset((o * lines + line) * inner), inner)
 
 
 comptime COPIED = 64 * 1024
 """Numbers that a task copies, at least."""
-
-
-@always_inline
-def _copy[
-    T: DType
-](to: Pointer[mut=True, Scalar[T], _], from_: Pointer[Scalar[T], _], count: Int):
-    comptime W = simd_width_of[T]()
-    var i = 0
-    while i + W <= count:
-        to.unsafe_offset(i).unsafe_store(from_.unsafe_offset(i).unsafe_load[width=W]())
-        i += W
-    while i < count:
-        to[unsafe_offset=i] = from_[unsafe_offset=i]
-        i += 1
 
 
 @extensibility.register("tmb_put_lines")
@@ -105,10 +89,10 @@ struct PutLines:
         def task(t: Int) {to, from_, new, at, outer, n, inner, count, tasks}:
             for o in range(outer * t // tasks, outer * (t + 1) // tasks):
                 var first = o * n * inner
-                _copy(to.unsafe_offset(first), from_.unsafe_offset(first), n * inner)
+                copy(to.unsafe_offset(first), from_.unsafe_offset(first), n * inner)
                 for line in range(count):
                     var place = first + Int(at[unsafe_offset=line]) * inner
                     var source = new.unsafe_offset((o * count + line) * inner)
-                    _copy(to.unsafe_offset(place), source, inner)
+                    copy(to.unsafe_offset(place), source, inner)
 
         sync_parallelize(task, tasks)

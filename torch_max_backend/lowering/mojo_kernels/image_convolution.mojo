@@ -22,7 +22,7 @@ from .image_instructions import (
     at,
 )
 from .image_steps import finish, place_of, step_image
-from .tiles import LINE, TO_L2
+from .tiles import LINE, TO_L2, lines_each
 
 comptime HELD = 128 * 1024
 """Filters that stay in the L2 cache: larger ones are read once, for all places."""
@@ -235,8 +235,8 @@ def convolution[
     var from_ = Operands(0, 0, step_w, kh, at(p, AT_DILATION) * row, kw, tap, deep)
     # Of the next panel: what one place prefetches.
     var fetches = kh * kw * ((deep + TOGETHER - 1) // TOGETHER)
-    var lines_each = (depth * N // LINE[F] + places * fetches - 1) // (places * fetches)
-    var share = lines_each * fetches * LINE[F]
+    var fetched_lines = lines_each[F](depth * N, places * fetches)
+    var share = fetched_lines * fetches * LINE[F]
     var corner = at(p, AT_PADDING) * row + at(p, AT_PADDING + 1) * pixel
 
     # A bias, then a sum, then a ReLU need no pass over the tile: each of them or not.
@@ -263,7 +263,7 @@ def convolution[
         var rows = min(pixels, w - x)
         var channel = panel * N
         var used = at(p, AT_FILTERS) + panel * depth * N
-        var fetched = Fetched(used + depth * N + place * share, lines_each)
+        var fetched = Fetched(used + depth * N + place * share, fetched_lines)
         if not by_panel or panel + 1 == panels or place * share >= depth * N:
             fetched.lines = 0
         if by_panel:

@@ -19,7 +19,7 @@ from .image_instructions import (
     at,
 )
 from .image_steps import finish, place_of
-from .tiles import LINE
+from .tiles import LINE, lines_each
 
 comptime SIDE = 4
 """Results of a tile, in each direction."""
@@ -219,7 +219,7 @@ def winograd[
         var strips = (here + ROWS - 1) // ROWS
         # Filters are read once for all tiles of a block, and the next ones are fetched meanwhile.
         var fetches = (inputs + FETCHED_WITH - 1) // FETCHED_WITH
-        var lines = (inputs * N // LINE[F] + strips * fetches - 1) // (strips * fetches)
+        var lines = lines_each[F](inputs * N, strips * fetches)
         for spot in range(SPOTS):
             for strip in range(strips):
                 var first = here * strip // strips

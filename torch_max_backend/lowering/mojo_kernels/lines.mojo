@@ -5,6 +5,7 @@ a contiguous tensor needs a copy. NaN is the greatest value, as in PyTorch.
 """
 
 from std.math import isnan
+from std.sys.info import simd_width_of
 
 from .math.exponential import exp, exp_of_at_most_zero, log
 
@@ -19,6 +20,21 @@ comptime TOGETHER = 4
 def task_count(lines: Int, length: Int) -> Int:
     """The number of tasks for `lines`: enough for any machine, and none too small."""
     return max(1, min(lines, min(64, lines * length // 8192)))
+
+
+@always_inline
+def copy[
+    T: DType
+](to: Pointer[mut=True, Scalar[T], _], from_: Pointer[Scalar[T], _], count: Int):
+    """`count` numbers, as vectors."""
+    comptime W = simd_width_of[T]()
+    var i = 0
+    while i + W <= count:
+        to.unsafe_offset(i).unsafe_store(from_.unsafe_offset(i).unsafe_load[width=W]())
+        i += W
+    while i < count:
+        to[unsafe_offset=i] = from_[unsafe_offset=i]
+        i += 1
 
 
 @always_inline

@@ -1,5 +1,6 @@
 """Rows of a matrix, copied into panels for `tiles.multiply`: as columns or as rows of a panel."""
 
+from .lines import copy
 from .tiles import transpose_4x4
 
 
@@ -38,7 +39,7 @@ def columns_of[
 
 @always_inline
 def rows_of[
-    N: Int, W: Int, T: DType
+    N: Int, T: DType
 ](
     to: Pointer[mut=True, Scalar[T], _],
     rows: Pointer[Scalar[T], _],
@@ -53,13 +54,6 @@ def rows_of[
         for j in range(count):
             var source = rows.unsafe_offset(j * step + p * N)
             var line = to.unsafe_offset((p * count + j) * N)
-            var d = 0
-            while d + W <= columns:
-                line.unsafe_offset(d).unsafe_store(source.unsafe_offset(d).unsafe_load[width=W]())
-                d += W
-            while d < columns:
-                line[unsafe_offset=d] = source[unsafe_offset=d]
-                d += 1
-            while d < N:
+            copy(line, source, columns)
+            for d in range(columns, N):
                 line[unsafe_offset=d] = 0
-                d += 1

@@ -110,9 +110,8 @@ def multiply[
     `fetches`: the next panel follows this one in memory, and is prefetched meanwhile, a few lines at
     a time. All of a tile's lines at once would fill the buffers that its own loads need.
     """
-    var steps = max(1, depth // STEPS)
-    var panel_lines = depth * V * W // LINE[T]
-    var lines = _each(panel_lines, steps * _tiles(rows))
+    var steps = (depth + STEPS - 1) // STEPS
+    var lines = lines_each[T](depth * V * W, steps * _tiles(rows))
     var ahead = depth * V * W
     var r = 0
     comptime for size in [TILE, 8, 4, 2, 1]:
@@ -142,9 +141,10 @@ def _tiles(rows: Int) -> Int:
     return rows // TILE + rest // 8 + rest % 8 // 4 + rest % 4 // 2 + rest % 2
 
 
-def _each(count: Int, times: Int) -> Int:
-    """How much is done each time, rounded up."""
-    return (count + times - 1) // max(1, times)
+@always_inline
+def lines_each[T: DType](numbers: Int, times: Int) -> Int:
+    """How many cache lines to prefetch each time, to have all numbers after so many times."""
+    return (numbers // LINE[T] + times - 1) // max(1, times)
 
 
 def multiply_all[
@@ -187,19 +187,17 @@ def interleave[
 ):
     """Up to `TILE` rows of `a` as [depth, TILE], so that memory is read in order."""
     var j = 0
-    comptime if TILE % 4 == 0:
-        if rows == TILE:
+    if rows == TILE:
+        comptime if TILE % 4 == 0:
             while j + 4 <= depth:
                 comptime for i in range(0, TILE, 4):
                     var block = a.unsafe_offset(i * stride + j)
                     transpose_4x4(to.unsafe_offset(j * TILE + i), TILE, block, stride)
                 j += 4
-    else:
-        if rows == TILE:
-            while j < depth:
-                comptime for i in range(TILE):
-                    to[unsafe_offset = j * TILE + i] = a[unsafe_offset = i * stride + j]
-                j += 1
+        while j < depth:
+            comptime for i in range(TILE):
+                to[unsafe_offset = j * TILE + i] = a[unsafe_offset = i * stride + j]
+            j += 1
     while j < depth:
         for i in range(rows):
             to[unsafe_offset = j * TILE + i] = a[unsafe_offset = i * stride + j]
