@@ -7,7 +7,6 @@ computed while all of them are in the cache; what a causal mask hides is not com
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
@@ -16,6 +15,7 @@ from std.utils.numerics import inf, nan
 from .launch import host_only
 from .lines import GRAIN, exp_below_of, log_of, nans
 from .panels import columns_of, rows_of
+from .shares import each_part
 from .tiles import TASKS, TILE, multiply
 
 comptime BLOCK = 8 * TILE
@@ -269,9 +269,10 @@ def attend[
 
     if s.queries == 1:
 
-        def single(t: Int) {yp, lp, qp, kp, vp, mp, scale, s, steps, padded, units, tasks}:
+        @always_inline
+        def single(start: Int, end: Int) {yp, lp, qp, kp, vp, mp, scale, s, steps, padded}:
             var scores = List[Scalar[C]](unsafe_uninit_length=padded)
-            for u in range(units * t // tasks, units * (t + 1) // tasks):
+            for u in range(start, end):
                 var b = u // s.heads
                 var head = u % s.heads
                 var key = s.row(b, head // (s.heads // s.key_heads))
@@ -289,11 +290,12 @@ def attend[
                 )
             _ = scores^  # must outlive the pointer into it
 
-        sync_parallelize(single, tasks)
+        each_part(units, tasks, single)
         return
 
-    def task(
-        t: Int,
+    @always_inline
+    def some(
+        start: Int, end: Int
     ) {
         yp,
         lp,
@@ -308,8 +310,6 @@ def attend[
         value_panels,
         block,
         blocks,
-        units,
-        tasks,
     }:
         var keys = List[Scalar[C]](unsafe_uninit_length=padded * s.width)
         var values = List[Scalar[C]](unsafe_uninit_length=value_panels * N * s.keys)
@@ -322,7 +322,7 @@ def attend[
         var op = sums.unsafe_ptr()
         var fp = factors.unsafe_ptr()
         var packed = -1
-        for u in range(units * t // tasks, units * (t + 1) // tasks):
+        for u in range(start, end):
             var first = u % blocks * block
             var head = u // blocks % s.heads
             var b = u // blocks // s.heads
@@ -379,7 +379,7 @@ def attend[
         _ = sums^
         _ = factors^
 
-    sync_parallelize(task, tasks)
+    each_part(units, tasks, some)
 
 
 @extensibility.register("tmb_attention")

@@ -4,11 +4,12 @@ A kernel with an `execute` method runs on the host, also for a GPU `target`, and
 memory there. It gives what it does to `each`, or calls `host_only`.
 """
 
-from max.algorithm import sync_parallelize
 from max.gpu import block_idx, thread_idx
 from max.gpu.host import DeviceContext
 from max.gpu.host.info import is_cpu
 from std.sys.info import simd_width_of
+
+from .shares import each_part
 
 comptime BLOCK = 128
 """Threads of a block. Bodies loop over lines and need many registers."""
@@ -60,11 +61,11 @@ def each[
     comptime if is_cpu[target]():
 
         @always_inline
-        def task(t: Int) {body, count, tasks}:
-            for i in range(count * t // tasks, count * (t + 1) // tasks):
+        def some(first: Int, last: Int) {body}:
+            for i in range(first, last):
                 body(i)
 
-        sync_parallelize(task, tasks)
+        each_part(count, tasks, some)
     else:
         ctx.enqueue_function(
             _Launched(body, count), grid_dim=(count + BLOCK - 1) // BLOCK, block_dim=BLOCK

@@ -13,6 +13,7 @@ from std.sys.info import simd_width_of, size_of
 
 from .epilogue import MULTIPLY, NONE, finish
 from .launch import host_only
+from .shares import each_share
 from .tiles import DEPTH, GRAIN, ROWS_TOGETHER, TASKS, TILE, interleave, multiply
 
 comptime COPIED = 32 * 1024
@@ -23,6 +24,10 @@ comptime FEW = 4 * TILE
 
 comptime APART = 4096
 """Rows so many bytes apart compete for the same lines of the L1 cache."""
+
+comptime SHARE = 48
+"""Rows per core from which on the rows are divided: with fewer, each core would read all panels for
+too little."""
 
 
 @fieldwise_init
@@ -47,10 +52,38 @@ struct Sizes(ImplicitlyCopyable, TrivialRegisterPassable):
         """Numbers of the interleaved left operand."""
         return 1 if self.in_place else self.tiles * TILE * self.k
 
-    def tasks(self, panels: Int, columns: Int) -> Int:
-        """How many tasks the product is divided into."""
-        var most = min(panels, TASKS * parallelism_level(None))
-        return max(1, min(most, self.m * columns * self.k // GRAIN))
+
+@always_inline
+def _divide[
+    Body: ImplicitlyCopyable & RegisterPassable & def(Int, Int, Int, Int) -> None, //
+](s: Sizes, panels: Int, columns: Int, body: Body):
+    """Run `body(row, rows, first, last)` for blocks of rows and panels from `first` to `last`.
+
+    A share is a part of the rows and all panels, or all rows and a part of the panels. A block
+    begins with a tile; all panels are used for a block before the next one.
+    """
+    var threads = max(1, min(parallelism_level(None), s.m * columns * s.k // GRAIN))
+    var tall = threads if s.m >= threads * SHARE else 1
+    var wide = threads // tall
+    var most = (s.tiles + tall - 1) // tall * TILE
+    var blocks = (most + ROWS_TOGETHER - 1) // ROWS_TOGETHER
+    var part = (panels + wide - 1) // wide
+
+    @always_inline
+    def units(share: Int, first: Int, last: Int) {body, s, panels, tall, wide, blocks, part}:
+        var begin = s.tiles * (share % tall) // tall
+        var tiles = s.tiles * (share % tall + 1) // tall - begin
+        var left = share // tall * part
+        var count = min(part, panels - left)
+        for unit in range(first, last):
+            var block = unit // part
+            var panel = unit % part
+            var low = (begin + tiles * block // blocks) * TILE
+            var high = min(s.m, (begin + tiles * (block + 1) // blocks) * TILE)
+            if high > low and panel < count:
+                body(low, high - low, left + panel, left + panel + 1)
+
+    each_share(threads, blocks * part, 1, units)
 
 
 def _interleave_all[
@@ -119,35 +152,35 @@ def _panels[
     yp: Pointer[mut=True, Scalar[T], _],
     n: Int,
     s: Sizes,
+    row: Int,
+    rows: Int,
     first: Int,
     last: Int,
     activation: Int,
     other: Pointer[Scalar[T], _],
     how: Int,
 ) where T.is_floating_point():
-    """The results of the panels from `first` to `last`, in an output of n columns."""
+    """Some rows of the panels from `first` to `last`, in an output of n columns."""
     comptime W = simd_width_of[T]()
-    var scratch = List[Scalar[T]](unsafe_uninit_length=ROWS_TOGETHER * N)
+    var scratch = List[Scalar[T]](unsafe_uninit_length=rows * N)
     var sums = scratch.unsafe_ptr()
-    for block in range(0, s.m, ROWS_TOGETHER):
-        var rows = min(s.m - block, ROWS_TOGETHER)
-        for p in range(first, last):
-            var panel = bp.unsafe_offset(p * s.lines * N)
-            var at = block * n + p * N
-            _panel[N, W](xp, ap, panel, s, block, rows, sums)
-            finish[N, W](
-                activation,
-                rows,
-                min(N, n - p * N),
-                sums,
-                panel.unsafe_offset(s.k * N),
-                s.lines > s.k,
-                other.unsafe_offset(at if how != NONE else 0),
-                n,
-                how,
-                yp.unsafe_offset(at),
-                n,
-            )
+    for p in range(first, last):
+        var panel = bp.unsafe_offset(p * s.lines * N)
+        var at = row * n + p * N
+        _panel[N, W](xp, ap, panel, s, row, rows, sums)
+        finish[N, W](
+            activation,
+            rows,
+            min(N, n - p * N),
+            sums,
+            panel.unsafe_offset(s.k * N),
+            s.lines > s.k,
+            other.unsafe_offset(at if how != NONE else 0),
+            n,
+            how,
+            yp.unsafe_offset(at),
+            n,
+        )
     _ = scratch^  # must outlive the pointer into it
 
 
@@ -181,27 +214,19 @@ struct PackedMatmul[columns: Int]:
         var op = other.unsafe_ptr()
         var activation = Int(how.unsafe_ptr()[unsafe_offset=0])
         var combined = Int(how.unsafe_ptr()[unsafe_offset=1])
-        var tasks = s.tasks(count, n)
         var left = List[Scalar[T]](unsafe_uninit_length=s.interleaved())
         var ap = left.unsafe_ptr()
         _interleave_all(ap, xp, s)
 
-        def task(t: Int) {xp, ap, bp, yp, op, n, s, count, tasks, activation, combined}:
+        @always_inline
+        def some(
+            row: Int, rows: Int, first: Int, last: Int
+        ) {xp, ap, bp, yp, op, n, s, activation, combined}:
             _panels[N](
-                xp,
-                ap,
-                bp,
-                yp,
-                n,
-                s,
-                count * t // tasks,
-                count * (t + 1) // tasks,
-                activation,
-                op,
-                combined,
+                xp, ap, bp, yp, n, s, row, rows, first, last, activation, op, combined
             )
 
-        sync_parallelize(task, tasks)
+        _divide(s, count, n, some)
         _ = left^
 
 
@@ -238,16 +263,18 @@ struct PackedMatmulGroup[columns: Int]:
         var y0 = first.unsafe_ptr()
         var y1 = second.unsafe_ptr()
         var y2 = third.unsafe_ptr()
-        var tasks = s.tasks(count, n0 + n1 + n2)
         var left = List[Scalar[T]](unsafe_uninit_length=s.interleaved())
         var ap = left.unsafe_ptr()
         _interleave_all(ap, xp, s)
 
-        def task(t: Int) {ap, xp, bp, y0, y1, y2, n0, n1, n2, p0, p1, s, count, tasks}:
-            var low = count * t // tasks
-            var high = count * (t + 1) // tasks
+        @always_inline
+        def some(
+            row: Int, rows: Int, low: Int, high: Int
+        ) {ap, xp, bp, y0, y1, y2, n0, n1, n2, p0, p1, s}:
             var step = s.lines * N
-            _panels[N](xp, ap, bp, y0, n0, s, min(low, p0), min(high, p0), NONE, xp, NONE)
+            _panels[N](
+                xp, ap, bp, y0, n0, s, row, rows, min(low, p0), min(high, p0), NONE, xp, NONE
+            )
             _panels[N](
                 xp,
                 ap,
@@ -255,6 +282,8 @@ struct PackedMatmulGroup[columns: Int]:
                 y1,
                 n1,
                 s,
+                row,
+                rows,
                 max(low, p0) - p0,
                 max(min(high, p1), p0) - p0,
                 NONE,
@@ -268,6 +297,8 @@ struct PackedMatmulGroup[columns: Int]:
                 y2,
                 n2,
                 s,
+                row,
+                rows,
                 max(low, p1) - p1,
                 max(high, p1) - p1,
                 NONE,
@@ -275,7 +306,7 @@ struct PackedMatmulGroup[columns: Int]:
                 NONE,
             )
 
-        sync_parallelize(task, tasks)
+        _divide(s, count, n0 + n1 + n2, some)
         _ = left^
 
 
@@ -304,52 +335,52 @@ struct PackedMatmulGated[columns: Int]:
         var bp = panels.unsafe_ptr()
         var yp = output.unsafe_ptr()
         var activation = Int(how.unsafe_ptr()[unsafe_offset=0])
-        var tasks = s.tasks(count, 2 * n)
         var left = List[Scalar[T]](unsafe_uninit_length=s.interleaved())
         var ap = left.unsafe_ptr()
         _interleave_all(ap, xp, s)
 
-        def task(t: Int) {ap, xp, bp, yp, n, s, count, tasks, activation}:
-            var scratch = List[Scalar[T]](unsafe_uninit_length=ROWS_TOGETHER * N)
-            var gated = List[Scalar[T]](unsafe_uninit_length=ROWS_TOGETHER * N)
+        @always_inline
+        def some(
+            row: Int, rows: Int, first: Int, last: Int
+        ) {ap, xp, bp, yp, n, s, activation}:
+            var scratch = List[Scalar[T]](unsafe_uninit_length=rows * N)
+            var gated = List[Scalar[T]](unsafe_uninit_length=rows * N)
             var sums = scratch.unsafe_ptr()
             var gates = gated.unsafe_ptr()
-            for block in range(0, s.m, ROWS_TOGETHER):
-                var rows = min(s.m - block, ROWS_TOGETHER)
-                for p in range(count * t // tasks, count * (t + 1) // tasks):
-                    var gate = bp.unsafe_offset(2 * p * s.lines * N)
-                    var up = gate.unsafe_offset(s.lines * N)
-                    var biased = s.lines > s.k
-                    _panel[N, W](xp, ap, gate, s, block, rows, sums)
-                    finish[N, W](
-                        activation,
-                        rows,
-                        N,
-                        sums,
-                        gate.unsafe_offset(s.k * N),
-                        biased,
-                        xp,
-                        0,
-                        NONE,
-                        gates,
-                        N,
-                    )
-                    _panel[N, W](xp, ap, up, s, block, rows, sums)
-                    finish[N, W](
-                        NONE,
-                        rows,
-                        min(N, n - p * N),
-                        sums,
-                        up.unsafe_offset(s.k * N),
-                        biased,
-                        gates,
-                        N,
-                        MULTIPLY,
-                        yp.unsafe_offset(block * n + p * N),
-                        n,
-                    )
+            for p in range(first, last):
+                var gate = bp.unsafe_offset(2 * p * s.lines * N)
+                var up = gate.unsafe_offset(s.lines * N)
+                var biased = s.lines > s.k
+                _panel[N, W](xp, ap, gate, s, row, rows, sums)
+                finish[N, W](
+                    activation,
+                    rows,
+                    N,
+                    sums,
+                    gate.unsafe_offset(s.k * N),
+                    biased,
+                    xp,
+                    0,
+                    NONE,
+                    gates,
+                    N,
+                )
+                _panel[N, W](xp, ap, up, s, row, rows, sums)
+                finish[N, W](
+                    NONE,
+                    rows,
+                    min(N, n - p * N),
+                    sums,
+                    up.unsafe_offset(s.k * N),
+                    biased,
+                    gates,
+                    N,
+                    MULTIPLY,
+                    yp.unsafe_offset(row * n + p * N),
+                    n,
+                )
             _ = scratch^  # must outlive the pointers into them
             _ = gated^
 
-        sync_parallelize(task, tasks)
+        _divide(s, count, 2 * n, some)
         _ = left^

@@ -110,18 +110,18 @@ def multiply[
     `fetches`: the next panel follows this one in memory, and is prefetched meanwhile, a few lines at
     a time. All of a tile's lines at once would fill the buffers that its own loads need.
     """
+    var tiles = (rows + TILE - 1) // TILE
     var steps = (depth + STEPS - 1) // STEPS
-    var lines = lines_each[T](depth * V * W, steps * _tiles(rows))
+    var lines = lines_each[T](depth * V * W, steps * tiles)
     var ahead = depth * V * W
-    var r = 0
-    comptime for size in [TILE, 8, 4, 2, 1]:
-        comptime if size <= TILE:
-            while rows - r >= size:
-                var at = r * stride
-                comptime if interleaved:
-                    at = r // TILE * TILE * stride + r % TILE
+    for t in range(tiles):
+        # Tiles of almost the same size: a small one would wait for its own sums.
+        var r = t * TILE if interleaved else rows * t // tiles
+        var end = min(rows, r + TILE) if interleaved else rows * (t + 1) // tiles
+        comptime for size in range(1, TILE + 1):
+            if end - r == size:
                 _tile[size, interleaved, V, W, T, fetches](
-                    a.unsafe_offset(at),
+                    a.unsafe_offset(r * stride),
                     stride,
                     depth,
                     panel,
@@ -131,14 +131,7 @@ def multiply[
                     ahead,
                     lines,
                 )
-                ahead += steps * lines * LINE[T]
-                r += size
-
-
-def _tiles(rows: Int) -> Int:
-    """How many tiles `multiply` divides rows into."""
-    var rest = rows % TILE
-    return rows // TILE + rest // 8 + rest % 8 // 4 + rest % 4 // 2 + rest % 2
+        ahead += steps * lines * LINE[T]
 
 
 @always_inline
