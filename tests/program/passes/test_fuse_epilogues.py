@@ -52,6 +52,15 @@ def test_a_residual_sum(x: torch.Tensor, swapped: bool) -> None:
     assert "other" in found and "multiply" not in found and "activation" not in found
 
 
+def test_a_residual_sum_behind_a_dropout() -> None:
+    def layer(x, residual, weight, bias):
+        return torch.dropout(functional.linear(x, weight, bias), 0.1, train=False) + residual
+
+    residual = torch.randn(2, 3, 6)
+    found = _only(program(outputs(layer), X, residual, WEIGHT, BIAS, static=(2, 3)))
+    assert "other" in found
+
+
 def test_an_activation_and_a_product() -> None:
     def layer(x, other, weight):
         return functional.silu(functional.linear(x, weight)) * other

@@ -22,6 +22,7 @@ VIEWS = frozenset(
     {
         aten._unsafe_view.default,
         aten.alias.default,
+        aten.clone.default,
         aten.reshape.default,
         aten.squeeze.default,
         aten.squeeze.dim,
@@ -30,7 +31,10 @@ VIEWS = frozenset(
         aten.view.default,
     }
 )
-"""Ops that change the shape of a tensor, and not the order of its elements."""
+"""Ops that change the shape or the memory of a tensor, and not the order of its elements.
+
+A dropout in inference is a clone.
+"""
 
 
 class Chains:

@@ -4,7 +4,7 @@
    place of the call that computed it.
 2. So does the sum or the product with another tensor of the same shape, after the activation if
    there is one. A tensor that is broadcast is left alone.
-3. Between them there may be views, and nothing else reads the values in between.
+3. Between them there may be views and copies, and nothing else reads the values in between.
 4. Values are float32: in 16 bits PyTorch would round after each op.
 """
 

@@ -66,7 +66,7 @@ def _shared(call: Call, known: dict[str, Call], specs: dict[str, Any]) -> Call |
 def _repeated(ref: Ref, known: dict[str, Call], specs: dict[str, Any]) -> tuple[Ref, int] | None:
     """What a tensor repeats the heads of, and how often; None if it is something else."""
     call = known.get(ref.name)
-    while call is not None and (call.op in VIEWS or call.op is aten.clone.default):
+    while call is not None and call.op in VIEWS:
         call = known.get(call.args[0].name)
     if call is None or call.op is not aten.expand.default:
         return None
