@@ -1,18 +1,18 @@
 """One row times a matrix that is stored as its transpose, as `nn.Linear` stores its weight.
 
-A single token reads every weight once, so memory bandwidth is the limit: each task streams whole
-rows of the weight, and no copy in another layout is needed. 16-bit floats are summed in float32.
+A single token reads every weight once, so memory bandwidth is the limit: each core streams its own
+part of the rows, and no copy in another layout is needed. 16-bit floats are summed in float32.
 """
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from std.sys.info import simd_width_of
 
 from .epilogue import ACTIVATIONS, MULTIPLY, NONE, activate, combine
 from .launch import host_only
 from .lines import GRAIN, TOGETHER, wide
+from .shares import each_part
 
 comptime UNROLLED = 2
 """Vectors of a row that are added to sums of their own, to hide the latency of an addition."""
@@ -124,15 +124,21 @@ def _follow[
 
 
 @always_inline
-def _row(n: Int, t: Int, tasks: Int) -> Int:
-    """The first row of task `t`: whole blocks each."""
+def _each_rows[
+    Body: ImplicitlyCopyable & RegisterPassable & def(Int, Int) -> None, //
+](n: Int, multiplications: Int, body: Body):
+    """Run `body(first, last)` over n rows of a weight, whole blocks at a time.
+
+    A core's rows follow each other in memory. Threads that take turns within one part of the weight
+    read it at three quarters of the speed.
+    """
     var blocks = (n + TOGETHER - 1) // TOGETHER
-    return min(n, blocks * t // tasks * TOGETHER)
 
+    @always_inline
+    def some(first: Int, last: Int) {body, n}:
+        body(first * TOGETHER, min(n, last * TOGETHER))
 
-@always_inline
-def _tasks(n: Int, k: Int) -> Int:
-    return max(1, min((n + TOGETHER - 1) // TOGETHER, min(64, n * k // GRAIN)))
+    each_part(blocks, min(64, multiplications // GRAIN), some)
 
 
 @extensibility.register("tmb_matvec")
@@ -166,11 +172,11 @@ struct MatVec:
         var activation = Int(how.unsafe_ptr()[unsafe_offset=1])
         var combined = Int(how.unsafe_ptr()[unsafe_offset=2])
         var follows = biased or activation != NONE or combined != NONE
-        var tasks = _tasks(n, k)
 
-        def work(t: Int) {xp, wp, bp, op, yp, n, k, biased, activation, combined, follows, tasks}:
-            var first = _row(n, t, tasks)
-            var last = _row(n, t + 1, tasks)
+        @always_inline
+        def work(
+            first: Int, last: Int
+        ) {xp, wp, bp, op, yp, k, biased, activation, combined, follows}:
             _rows(yp, xp, wp, k, first, last)
             if follows:
                 _follow(
@@ -183,7 +189,7 @@ struct MatVec:
                     combined,
                 )
 
-        sync_parallelize(work, tasks)
+        _each_rows(n, n * k, work)
 
 
 @always_inline
@@ -250,16 +256,16 @@ struct MatVecGroup:
         var p2 = y2.unsafe_ptr()
         var biased = how.unsafe_ptr()[unsafe_offset=0] != 0
         var n = n0 + n1 + n2
-        var tasks = _tasks(n, k)
 
-        def work(t: Int) {xp, w0, w1, w2, b0, b1, b2, p0, p1, p2, n, n0, n1, n2, k, biased, tasks}:
-            var low = _row(n, t, tasks)
-            var high = _row(n, t + 1, tasks)
+        @always_inline
+        def work(
+            low: Int, high: Int
+        ) {xp, w0, w1, w2, b0, b1, b2, p0, p1, p2, n0, n1, n2, k, biased}:
             _biased_rows(p0, xp, w0, b0, biased, n0, k, low, high)
             _biased_rows(p1, xp, w1, b1, biased, n1, k, low - n0, high - n0)
             _biased_rows(p2, xp, w2, b2, biased, n2, k, low - n0 - n1, high - n0 - n1)
 
-        sync_parallelize(work, tasks)
+        _each_rows(n, n * k, work)
 
 
 @extensibility.register("tmb_matvec_gated")
@@ -286,11 +292,9 @@ struct MatVecGated:
         var up_ = up.unsafe_ptr()
         var yp = output.unsafe_ptr()
         var activation = Int(how.unsafe_ptr()[unsafe_offset=0])
-        var tasks = _tasks(n, 2 * k)
 
-        def work(t: Int) {xp, gp, up_, yp, n, k, activation, tasks}:
-            var first = _row(n, t, tasks)
-            var last = _row(n, t + 1, tasks)
+        @always_inline
+        def work(first: Int, last: Int) {xp, gp, up_, yp, k, activation}:
             var ups = List[Scalar[T]](unsafe_uninit_length=last - first)
             _rows(yp, xp, gp, k, first, last)
             _rows(ups.unsafe_ptr(), xp, up_.unsafe_offset(first * k), k, 0, last - first)
@@ -305,4 +309,4 @@ struct MatVecGated:
             )
             _ = ups^  # must outlive the pointer into it
 
-        sync_parallelize(work, tasks)
+        _each_rows(n, 2 * n * k, work)
