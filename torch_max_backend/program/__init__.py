@@ -2,6 +2,7 @@
 
 from torch_max_backend.program.program import (
     AddressInput,
+    AnyLayout,
     BoxedCall,
     Call,
     GraphInput,
@@ -22,6 +23,7 @@ from torch_max_backend.program.program import (
     TensorOutput,
     TensorSpec,
     ValueOutput,
+    WeightExpression,
     address_inputs,
     graph_inputs,
     inverse,
@@ -34,6 +36,7 @@ from torch_max_backend.program.program import (
 
 __all__ = [
     "AddressInput",
+    "AnyLayout",
     "BoxedCall",
     "Call",
     "GraphInput",
@@ -54,6 +57,7 @@ __all__ = [
     "TensorOutput",
     "TensorSpec",
     "ValueOutput",
+    "WeightExpression",
     "address_inputs",
     "graph_inputs",
     "inverse",

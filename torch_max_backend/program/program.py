@@ -7,6 +7,7 @@ equal graphs are compiled once, ever.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -106,21 +107,6 @@ class OpaqueInput:
 
 
 @dataclass(frozen=True)
-class PackedInput:
-    """A tensor made from parameters before the call: its `layout` says how."""
-
-    name: str
-    sources: tuple[str, ...]
-    """The `TensorInput`s that it is made from."""
-    layout: Layout | JoinedLayout | ImageWeights
-
-    @property
-    def spec(self) -> TensorSpec:
-        """Of the packed tensor; the kernels take float32 on the CPU."""
-        return TensorSpec(self.layout.shape, torch.float32, torch.device("cpu"))
-
-
-@dataclass(frozen=True)
 class AddressInput:
     """The addresses of the tensors that a call reads and writes where they are."""
 
@@ -169,6 +155,87 @@ def _unpickled_call(values: dict[str, Any]) -> Call:
     namespace, packet, overload = values["op"].split(".")
     op = getattr(getattr(getattr(torch.ops, namespace), packet), overload)
     return Call(**{**values, "op": op})
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WeightExpression:
+    """What calls compute from parameters alone, as a layout: PyTorch computes it beforehand."""
+
+    sources: tuple[str, ...]
+    """What the calls name the parameters."""
+    source_specs: tuple[TensorSpec, ...]
+    steps: tuple[Call, ...]
+    result: Ref
+
+    @functools.cached_property
+    def spec(self) -> TensorSpec:
+        made = {step.name: step.outputs for step in self.steps}
+        spec = made[self.result.name][self.result.index or 0]
+        assert spec is not None
+        return spec
+
+    @property
+    def shape(self) -> tuple[SymSize, ...]:
+        return self.spec.shape
+
+    def source_shapes(self) -> list[tuple[SymSize, ...]]:
+        """The shapes of the parameters."""
+        return [spec.shape for spec in self.source_specs]
+
+    def pack(self, *tensors: torch.Tensor) -> torch.Tensor:
+        """The result, in memory of its own."""
+        with torch.no_grad():
+            given = {
+                name: tensor.detach() for name, tensor in zip(self.sources, tensors, strict=True)
+            }
+            result = values_of_calls(self.steps, given)(self.result).contiguous()
+        if (tuple(result.shape), result.dtype) != (self.spec.shape, self.spec.dtype):
+            raise ValueError(
+                f"PyTorch computes {result.dtype}{list(result.shape)}, not {self.spec}"
+            )
+        return result
+
+    @functools.cached_property
+    def text(self) -> str:
+        """The expression in names of its own: equal for equal expressions."""
+        names: dict[str, str] = {}
+        specs = [
+            f"{_numbered(name, names)} = {spec}"
+            for name, spec in zip(self.sources, self.source_specs, strict=True)
+        ]
+        lines = [_line(step, names) for step in self.steps]
+        return "; ".join(
+            [*specs, *lines, f"{_numbered(self.result.name, names)}.{self.result.index}"]
+        )
+
+    def __repr__(self) -> str:
+        return f"WeightExpression({self.text})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WeightExpression) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+AnyLayout = Layout | JoinedLayout | ImageWeights | WeightExpression
+
+
+@dataclass(frozen=True)
+class PackedInput:
+    """A tensor made from parameters before the call: its `layout` says how."""
+
+    name: str
+    sources: tuple[str, ...]
+    """The `TensorInput`s that it is made from."""
+    layout: AnyLayout
+
+    @property
+    def spec(self) -> TensorSpec:
+        """Of the packed tensor; kernels that take panels take float32 on the CPU."""
+        if isinstance(self.layout, WeightExpression):
+            return self.layout.spec
+        return TensorSpec(self.layout.shape, torch.float32, torch.device("cpu"))
 
 
 @dataclass(frozen=True)
@@ -289,11 +356,10 @@ class Program:
         return digest.hexdigest()[:32]
 
     def _lines(self) -> Iterator[str]:
-        # Names are numbered in order, so that they do not depend on the tracer's own counters.
         names: dict[str, str] = {}
 
         def name(value: str) -> str:
-            return names.setdefault(value, f"%{len(names)}")
+            return _numbered(value, names)
 
         for item in self.inputs:
             if isinstance(item, TensorInput):
@@ -306,11 +372,7 @@ class Program:
             sources = [name(source) for source in packed.sources]
             yield f"{name(packed.name)} = packed {sources} {packed.layout}"
         for call in self.calls:
-            arguments = map_refs(call.args, lambda ref: f"{name(ref.name)}.{ref.index}")
-            keywords = map_refs(call.kwargs, lambda ref: f"{name(ref.name)}.{ref.index}")
-            outputs = ", ".join(map(str, call.outputs))
-            used = sorted(call.used_outputs)
-            yield f"{name(call.name)} = {call.op} {arguments!r} {keywords!r} -> {outputs} {used}"
+            yield _line(call, names)
         for output in self.outputs:
             if isinstance(output, TensorOutput):
                 yield f"return {name(output.ref.name)}.{output.ref.index} {output.order}"
@@ -320,6 +382,41 @@ class Program:
                 yield f"return {output.expr}"
         for mutation in self.mutations:
             yield f"{name(mutation.name)} <- {name(mutation.ref.name)}.{mutation.ref.index}"
+
+
+def _numbered(name: str, names: dict[str, str]) -> str:
+    """A name by its position, which does not depend on the tracer's own counters."""
+    return names.setdefault(name, f"%{len(names)}")
+
+
+def _line(call: Call, names: dict[str, str]) -> str:
+    """All that decides what a call computes."""
+
+    def numbered(ref: Ref) -> str:
+        return f"{_numbered(ref.name, names)}.{ref.index}"
+
+    arguments, keywords = map_refs(call.args, numbered), map_refs(call.kwargs, numbered)
+    outputs = ", ".join(map(str, call.outputs))
+    used = sorted(call.used_outputs)
+    name = _numbered(call.name, names)
+    return f"{name} = {call.op} {arguments!r} {keywords!r} -> {outputs} {used}"
+
+
+def values_of_calls(
+    calls: Sequence[Call], given: Mapping[str, Any] = {}
+) -> Callable[[Ref], torch.Tensor]:
+    """Run calls without symbolic arguments on PyTorch; what is returned looks up a value."""
+    values = dict(given)
+
+    def value(ref: Ref) -> torch.Tensor:
+        result = values[ref.name]
+        return result if ref.index is None else result[ref.index]
+
+    for call in calls:
+        # A `view` was traced with the strides of a fake, which PyTorch's kernels need not give.
+        op = torch.ops.aten.reshape.default if call.op is torch.ops.aten.view.default else call.op
+        values[call.name] = op(*map_refs(call.args, value), **map_refs(call.kwargs, value))
+    return value
 
 
 def map_refs(value: Any, function: Callable[[Ref], Any]) -> Any:

@@ -19,6 +19,7 @@ from torch_ir.schema import Invalid, decode_value, encode_value
 from torch_ir.symbols import to_sympy
 from torch_max_backend.compat.torch import OpOverload
 from torch_max_backend.program import image_weights, packed_layout
+from torch_max_backend.program.foldable_ops import is_foldable
 from torch_max_backend.program.program import (
     Call,
     Mutation,
@@ -34,6 +35,7 @@ from torch_max_backend.program.program import (
     TensorOutput,
     TensorSpec,
     ValueOutput,
+    WeightExpression,
 )
 
 NAMESPACES = frozenset({"aten", "prims", "torch_max_backend"})
@@ -43,12 +45,15 @@ _CLASSES: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         Call, Mutation, OpaqueInput, PackedInput, Ref, ReturnedView, Sym, SymbolInput, SymbolOutput,
-        TensorInput, TensorOutput, TensorSpec, ValueOutput,
+        TensorInput, TensorOutput, TensorSpec, ValueOutput, WeightExpression,
         image_weights.Channels, image_weights.Filters, image_weights.ImageWeights,
         image_weights.Norm, image_weights.Piece, packed_layout.JoinedLayout, packed_layout.Layout,
     )
 }  # fmt: skip
-_TUPLES = {"parts", "pieces", "sources", "shape", "strides", "order", "args", "outputs", "tap"}
+_TUPLES = {
+    "args", "order", "outputs", "parts", "pieces", "shape", "source_specs", "sources", "steps",
+    "strides", "tap",
+}  # fmt: skip
 """Fields that are tuples; JSON knows lists only."""
 _MAX_DEPTH = 32
 
@@ -124,6 +129,8 @@ def _decode(value: Any, depth: int = 0) -> Any:
         for name, hint in _hints(kind).items():
             if not _fits(made[name], hint):
                 raise StoredProgramError(f"{name} of a {kind.__name__} is {made[name]!r:.80}")
+        if kind is WeightExpression:
+            return _checked(WeightExpression(**made))
         return kind(**made)
     ((what, content),) = value.items()
     if what == "size":
@@ -135,6 +142,29 @@ def _decode(value: Any, depth: int = 0) -> Any:
     if what == "dict":
         return {str(key): _decode(item, depth + 1) for key, item in content}
     raise StoredProgramError(f"there is no value {what!r:.40}")
+
+
+def _checked(expression: WeightExpression) -> WeightExpression:
+    """An expression that computes its result from its sources, by ops that do no harm."""
+    known: dict[str, int | None] = dict.fromkeys(expression.sources)
+    for step in expression.steps:
+        if not is_foldable(step.op):
+            raise StoredProgramError(f"weights are not computed by {step.op}")
+        if unknown := [ref.name for ref in step.reads() if ref.name not in known]:
+            raise StoredProgramError(f"{step.name:.80} reads the unknown {unknown[0]:.80}")
+        known[step.name] = len(step.outputs)
+    count = known.get(expression.result.name)
+    if count is None or not 0 <= (expression.result.index or 0) < count:
+        raise StoredProgramError(f"no step computes {expression.result!s:.80}")
+    if len(expression.sources) != len(expression.source_specs) or not _is_static(expression):
+        raise StoredProgramError("an expression of weights has symbolic or unknown sizes")
+    return expression
+
+
+def _is_static(expression: WeightExpression) -> bool:
+    step = next(step for step in expression.steps if step.name == expression.result.name)
+    spec = step.outputs[expression.result.index or 0]
+    return spec is not None and all(each.is_static for each in (spec, *expression.source_specs))
 
 
 _HINTS: dict[type[Any], dict[str, Any]] = {}

@@ -10,8 +10,8 @@
    input nor an input itself. The importer may, for a size that depends on data: the lowering
    rejects it, and PyTorch runs the call.
 5. The last inputs are the captured tensors: static, with their shapes and dtypes.
-6. A packed input is made from static float32 inputs on the CPU with static sizes. If its layout is
-   that of matrices, it is made from inputs with the layout's sizes.
+6. A packed input is made from static inputs on the CPU with static sizes, of float32 unless it is a
+   `WeightExpression`. If its layout tells sizes, these are the sizes of the inputs.
 7. A result is defined, and it is a tensor. The order of an input's or a result's dims in memory
    names each of them once. The last size of a complex one is 2.
 8. A mutation writes to an argument, once, and its value has the argument's dtype and sizes.
@@ -51,6 +51,7 @@ from torch_max_backend.program.program import (
     TensorInput,
     TensorOutput,
     TensorSpec,
+    WeightExpression,
     live_calls,
     map_refs,
     told_symbols,
@@ -158,8 +159,9 @@ class _Verifier:
                 if source is None or not source.static:
                     self.fail(6, f"{packed.name!r} is made from {name!r}, no static input")
                 spec = source.spec
-                is_float = spec.dtype is torch.float32 and spec.is_static
-                if shape not in (None, spec.shape) or not is_float or spec.device.type != "cpu":
+                any_dtype = isinstance(layout, WeightExpression)
+                fits = spec.is_static and (any_dtype or spec.dtype is torch.float32)
+                if shape not in (None, spec.shape) or not fits or spec.device.type != "cpu":
                     self.fail(6, f"{packed.name!r} has {layout}, and {name!r} is {spec}")
             self.values[packed.name] = packed.spec
 

@@ -9,12 +9,9 @@ from weakref import WeakValueDictionary
 
 import torch
 
-from torch_max_backend.program.image_weights import ImageWeights
-from torch_max_backend.program.packed_layout import JoinedLayout, Layout
+from torch_max_backend.program import AnyLayout
 from torch_max_backend.runtime.buffers import to_buffer
 from torch_max_backend.runtime.watch import Watch, version_of, versions_of
-
-AnyLayout = Layout | JoinedLayout | ImageWeights
 
 _data_ptr = torch.Tensor.data_ptr
 

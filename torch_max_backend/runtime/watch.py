@@ -22,16 +22,21 @@ _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Watch:
-    """The state of some tensors of one element size, compared with their memory when asked."""
+    """The state of some tensors, compared with their memory when asked."""
 
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self._samples = [_sample(tensor) for tensor in tensors]
-        self._read = _reader(self._samples)
-        self._seen = self._read()
+        samples = [_sample(tensor) for tensor in tensors]
+        sizes = dict.fromkeys(sample.element_size() for sample in samples)
+        self._samples = [[s for s in samples if s.element_size() == size] for size in sizes]
+        self._readers = [_reader(group) for group in self._samples]
+        self._seen = [read() for read in self._readers]
 
     def changed(self) -> bool:
         """Whether a sampled element is another one than when this was made."""
-        return not np.array_equal(self._read(), self._seen)
+        for read, seen in zip(self._readers, self._seen, strict=True):
+            if not np.array_equal(read(), seen):
+                return True
+        return False
 
 
 def _reader(samples: Sequence[torch.Tensor]) -> Callable[[], np.ndarray]:
@@ -41,7 +46,7 @@ def _reader(samples: Sequence[torch.Tensor]) -> Callable[[], np.ndarray]:
     elements of one array that reaches from the first to the last; `torch.cat` waits for a tensor at
     a time. The caller holds the tensors, so the memory at these addresses stays.
     """
-    size = samples[0].element_size() if samples else 1
+    size = samples[0].element_size()
     used = [sample for sample in samples if sample.numel()]
     addresses = [
         sample.data_ptr() + size * sample.stride(0) * np.arange(sample.numel(), dtype=np.int64)

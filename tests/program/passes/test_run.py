@@ -19,7 +19,10 @@ FIRST = ["remove_dead_calls", "fill_uniform", "fold_constants"]
 ALWAYS = [*FIRST, "fuse_cross_entropy"]
 INFERENCE = [*FIRST, "causal_masks", "fuse_cross_entropy"]
 FUSIONS = ["fuse_rms_norm", "fuse_gelu", "share_heads", "write_in_place", "fuse_updates"]
-PACKING = ["image_programs", "pack_weights", "group_products", "fuse_epilogues"]
+PACKING = [
+    *["image_programs", "pack_weights", "group_products", "fuse_epilogues"],
+    "fold_weight_expressions",
+]
 LAST = ["read_transposed"]
 
 

@@ -252,12 +252,13 @@ def _adopt(
     if len(names) != len(program.packed):
         raise ValueError(f"{len(names)} packed weights")
     positions = {item.name: i for i, item in enumerate(program.inputs)}
+    given = [*arguments, *program.captured]
     kept = []
     for name, item in zip(names, program.packed, strict=True):
         packed = own[name]
-        if packed.shape != torch.Size(item.layout.shape) or packed.dtype is not torch.float32:
+        if (tuple(packed.shape), packed.dtype) != (item.spec.shape, item.spec.dtype):
             raise ValueError(f"{name} has the shape {tuple(packed.shape)}")
-        sources = [arguments[positions[source]] for source in item.sources]
+        sources = [given[positions[source]] for source in item.sources]
         kept.append(adopt_packed(sources, item.layout, packed))
     return kept
 

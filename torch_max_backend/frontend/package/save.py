@@ -304,13 +304,27 @@ def _packed(
 ) -> list[str]:
     """Names of the packed weights, one for each `program.packed`; equal ones are stored once."""
     positions = {item.name: i for i, item in enumerate(program.inputs)}
+    captured = {len(arguments) + i: tensor for i, tensor in enumerate(program.captured)}
     names = []
     for item in program.packed:
         places = [positions[source] for source in item.sources]
-        made_of = [arguments[place]["state"] for place in places]
+        made_of = [
+            _digest(captured[place]) if place in captured else arguments[place]["state"]
+            for place in places
+        ]
         text = f"{made_of} {item.layout}"
         name = f"packed:{hashlib.sha256(text.encode()).hexdigest()[:32]}"
         if name not in own:
-            own[name] = item.layout.pack(*(compiled.argument(place) for place in places))
+            sources = (
+                captured[place] if place in captured else compiled.argument(place)
+                for place in places
+            )
+            own[name] = item.layout.pack(*sources)
         names.append(name)
     return names
+
+
+def _digest(tensor: torch.Tensor) -> str:
+    return hashlib.sha256(
+        tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes()
+    ).hexdigest()

@@ -16,6 +16,7 @@ from torch_max_backend.program.passes import (
     causal_masks,
     fill_uniform,
     fold_constants,
+    fold_weight_expressions,
     fuse_cross_entropy,
     fuse_epilogues,
     fuse_gelu,
@@ -74,6 +75,7 @@ PIPELINE: tuple[Pass, ...] = (
     Pass(pack_weights.pack_weights, _INFERENCE, _packing),
     Pass(group_products.group_products, _INFERENCE, _packing),
     Pass(fuse_epilogues.fuse_epilogues, _INFERENCE, _packing),
+    Pass(fold_weight_expressions.fold_weight_expressions, _INFERENCE, _packing),
     Pass(read_transposed.read_transposed),
 )
 

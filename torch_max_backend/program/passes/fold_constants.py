@@ -18,8 +18,7 @@ become tensors that the program holds (`Program.captured`), so the artifact stay
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import torch
 
@@ -32,7 +31,7 @@ from torch_max_backend.program.program import (
     Sym,
     TensorInput,
     live_calls,
-    map_refs,
+    values_of_calls,
     with_calls,
 )
 
@@ -41,13 +40,13 @@ aten = torch.ops.aten
 _CUTTING = {aten.slice_scatter.default, aten.select_scatter.default}
 FOLDED = "_folded_"
 """In the name of an input that is a folded constant."""
-_LIMIT = 64 * 1024 * 1024
+LIMIT = 64 * 1024 * 1024
 """Bytes that folded tensors may take in one program."""
 
 
 def fold_constants(program: Program) -> Program:
     """`program` without the calls that depend on nothing but constants."""
-    constant = _constant_calls(program)
+    constant = constant_calls(program)
     wanted = _worth_keeping(program, constant)
     if not wanted:
         return program
@@ -68,16 +67,21 @@ def fold_constants(program: Program) -> Program:
     )
 
 
-def _constant_calls(program: Program) -> dict[str, Call]:
+def constant_calls(
+    program: Program,
+    given: Collection[str] = (),
+    allowed: Callable[[Call], bool] = lambda call: True,
+) -> dict[str, Call]:
+    """The calls that depend on nothing but constants and the inputs that are `given`."""
     constant: dict[str, Call] = {}
     for call in program.calls:
-        foreign = any(ref.name not in constant for ref in call.reads())
+        foreign = any(ref.name not in constant and ref.name not in given for ref in call.reads())
         symbolic = _has_symbol((call.args, call.kwargs)) or any(
             spec is not None and not spec.is_static for spec in call.outputs
         )
         random = torch.Tag.nondeterministic_seeded in call.op.tags
         undefined = "empty" in call.op.__name__
-        if not (foreign or symbolic or random or undefined):
+        if not (foreign or symbolic or random or undefined) and allowed(call):
             constant[call.name] = call
     return constant
 
@@ -93,7 +97,7 @@ def _has_symbol(value: object) -> bool:
 def _worth_keeping(program: Program, constant: Mapping[str, Call]) -> list[Ref]:
     """Constants that some other call or an output reads."""
     wanted: dict[Ref, None] = {}
-    for ref, reader in _reads(program, constant):
+    for ref, reader in reads_of_others(program, constant):
         if ref.name in constant:
             broadcast = constant[ref.name].op in BROADCASTS
             cut = reader is not None and reader.op in _CUTTING and ref == reader.args[0]
@@ -103,7 +107,9 @@ def _worth_keeping(program: Program, constant: Mapping[str, Call]) -> list[Ref]:
     return list(wanted)
 
 
-def _reads(program: Program, constant: Mapping[str, Call]) -> Iterator[tuple[Ref, Call | None]]:
+def reads_of_others(
+    program: Program, constant: Mapping[str, Call]
+) -> Iterator[tuple[Ref, Call | None]]:
     """What is read by calls that are not constant, and what leaves the graph."""
     for call in program.calls:
         if call.name not in constant:
@@ -113,22 +119,14 @@ def _reads(program: Program, constant: Mapping[str, Call]) -> Iterator[tuple[Ref
 
 def _evaluate(constant: Mapping[str, Call], wanted: Sequence[Ref]) -> dict[Ref, torch.Tensor]:
     """The values of `wanted`, the small ones first, as far as the limit allows."""
-    values: dict[str, Any] = {}
-
-    def value(ref: Ref) -> torch.Tensor:
-        result = values[ref.name]
-        return result if ref.index is None else result[ref.index]
-
     # AOTAutograd calls us under its fake-tensor mode; these are real.
     with disable_current_modes(), torch.no_grad():
-        for call in live_calls(list(constant.values()), wanted):
-            args, kwargs = map_refs(call.args, value), map_refs(call.kwargs, value)
-            values[call.name] = call.op(*args, **kwargs)
+        value = values_of_calls(live_calls(list(constant.values()), wanted))
         kept: dict[Ref, torch.Tensor] = {}
         size = 0
         for ref in sorted(wanted, key=lambda ref: value(ref).numel()):
             size += value(ref).nbytes
-            if size > _LIMIT:
+            if size > LIMIT:
                 break
             kept[ref] = value(ref).contiguous()
         return kept

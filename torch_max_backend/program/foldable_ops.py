@@ -1,0 +1,74 @@
+"""Ops that PyTorch may run on parameters beforehand.
+
+A package holds expressions of weights that strangers wrote, so none of these ops writes to its
+arguments or reads memory beside them.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from torch_max_backend.compat.torch import OpOverload, schema_of
+
+aten = torch.ops.aten
+
+MOVING = frozenset(
+    {
+        aten._unsafe_view,
+        aten.alias,
+        aten.clone,
+        aten.detach,
+        aten.expand,
+        aten.permute,
+        aten.reshape,
+        aten.select,
+        aten.slice,
+        aten.split,
+        aten.split_with_sizes,
+        aten.squeeze,
+        aten.t,
+        aten.transpose,
+        aten.unbind,
+        aten.unsqueeze,
+        aten.view,
+    }
+)
+"""Ops that compute nothing: MAX reads their argument at other places."""
+
+_COMPUTING = frozenset(
+    {
+        aten._softmax,
+        aten._to_copy,
+        aten.addmm,
+        aten.amax,
+        aten.arange,
+        aten.bmm,
+        aten.cat,
+        aten.constant_pad_nd,
+        aten.cumsum,
+        aten.embedding,
+        aten.flip,
+        aten.full,
+        aten.full_like,
+        aten.index,
+        aten.index_select,
+        aten.linalg_vector_norm,
+        aten.mean,
+        aten.mm,
+        aten.ones_like,
+        aten.repeat,
+        aten.roll,
+        aten.scalar_tensor,
+        aten.stack,
+        aten.sum,
+        aten.tril,
+        aten.triu,
+        aten.zeros_like,
+    }
+)
+
+
+def is_foldable(op: OpOverload) -> bool:
+    """Whether an op is one of these, or a pointwise one."""
+    known = op.overloadpacket in MOVING or op.overloadpacket in _COMPUTING
+    return (known or torch.Tag.pointwise in op.tags) and not schema_of(op).is_mutable
