@@ -39,6 +39,8 @@ _COMPUTING = frozenset(
     {
         aten._softmax,
         aten._to_copy,
+        aten._upsample_bicubic2d_aa,
+        aten._upsample_bilinear2d_aa,
         aten.addmm,
         aten.amax,
         aten.arange,
@@ -63,6 +65,13 @@ _COMPUTING = frozenset(
         aten.sum,
         aten.tril,
         aten.triu,
+        aten.upsample_bicubic2d,
+        aten.upsample_bilinear2d,
+        aten.upsample_linear1d,
+        aten.upsample_nearest1d,
+        aten.upsample_nearest2d,
+        aten.upsample_nearest3d,
+        aten.upsample_trilinear3d,
         aten.zeros_like,
     }
 )

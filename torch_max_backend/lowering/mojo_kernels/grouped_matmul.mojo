@@ -3,9 +3,83 @@
 import extensibility
 from extensibility import InputTensor, OutputTensor
 from max.gpu.host import DeviceContext
+from max.gpu.host.info import is_cpu
+from std.sys.info import simd_width_of
 
 from .launch import each, lanes
 from .lines import task_count, wide
+from .matvec import multiply_rows
+from .product import pack
+from .shares import each_part
+from .tiles import GRAIN, ROWS_TOGETHER, multiply_all
+
+comptime FEW = 4
+"""So few rows read a matrix in place: copying it into panels would take longer."""
+
+
+def _by_panels[
+    transposed: Bool, T: DType
+](
+    yp: Pointer[mut=True, Scalar[T], _],
+    xp: Pointer[Scalar[T], _],
+    mp: Pointer[Scalar[T], _],
+    ep: Pointer[Int64, _],
+    rows: Int,
+    k: Int,
+    n: Int,
+    groups: Int,
+):
+    """On the CPU: a unit is some columns of one group's product, or of the zeros at the end."""
+    comptime W = simd_width_of[T]()
+    comptime N = 2 * W
+    var panels = (n + N - 1) // N
+
+    @always_inline
+    def some(start: Int, end: Int) {yp, xp, mp, ep, rows, k, n, groups, panels}:
+        var packed = List[Scalar[T]](unsafe_uninit_length=max(1, k * N))
+        var scratch = List[Scalar[T]](unsafe_uninit_length=ROWS_TOGETHER * N)
+        var panel = packed.unsafe_ptr()
+        for u in range(start, end):
+            var g = u // panels
+            var column = u % panels * N
+            var columns = min(N, n - column)
+            # A row belongs to the first group that ends behind it.
+            var low = 0
+            for before in range(g):
+                low = max(low, Int(ep[unsafe_offset=before]))
+            var high = min(rows, Int(ep[unsafe_offset=g])) if g < groups else rows
+            if low >= high:
+                continue
+            var to = yp.unsafe_offset(low * n + column)
+            if g == groups:
+                for r in range(high - low):
+                    for c in range(columns):
+                        to[unsafe_offset = r * n + c] = Scalar[T](0)
+                continue
+            var x = xp.unsafe_offset(low * k)
+            var m = mp.unsafe_offset(g * k * n)
+            comptime if transposed:
+                if high - low <= FEW:
+                    for r in range(high - low):
+                        var line = to.unsafe_offset(r * n - column)
+                        multiply_rows(line, x.unsafe_offset(r * k), m, k, column, column + columns)
+                    continue
+            pack[transposed, N, W](panel, m, k, n, column)
+            for block in range(0, high - low, ROWS_TOGETHER):
+                multiply_all[2, W](
+                    min(ROWS_TOGETHER, high - low - block),
+                    x.unsafe_offset(block * k),
+                    k,
+                    panel,
+                    to.unsafe_offset(block * n),
+                    n,
+                    columns,
+                    scratch.unsafe_ptr(),
+                )
+        _ = packed^  # must outlive the pointers into them
+        _ = scratch^
+
+    each_part((groups + 1) * panels, min((groups + 1) * panels, rows * n * k // GRAIN), some)
 
 
 @extensibility.register("tmb_grouped_mm")
@@ -39,6 +113,9 @@ struct GroupedMatmul[transposed: Bool]:
         var mp = matrices.unsafe_ptr()
         var ep = ends.unsafe_ptr()
         var yp = output.unsafe_ptr()
+        comptime if is_cpu[target]() and C == T and T.is_floating_point():
+            _by_panels[Self.transposed](yp, xp, mp, ep, rows, k, n, groups)
+            return
         var tasks = task_count(rows, k * n)
 
         @always_inline

@@ -12,14 +12,21 @@ from .math.exponential import exp, exp_of_at_most_zero, log
 comptime GRAIN = 128 * 1024
 """Multiplications per task if each number is read once: fewer would not repay waking a thread."""
 
+comptime WORTH_WAKING = 32 * 1024
+"""Simple operations that take about as long as waking a thread that waits for the next kernel."""
+
 comptime TOGETHER = 4
 """Independent partial sums: enough to hide the latency of an addition."""
 
 
 @always_inline
 def task_count(lines: Int, length: Int) -> Int:
-    """The number of tasks for `lines`: enough for any machine, and none too small."""
-    return max(1, min(lines, min(64, lines * length // 8192)))
+    """The number of tasks for `lines`: enough for any machine, and none too small.
+
+    One below a size for which waking another thread takes longer than the work.
+    """
+    var work = lines * length
+    return 1 if work < WORTH_WAKING else max(1, min(lines, min(64, work // 8192)))
 
 
 @always_inline

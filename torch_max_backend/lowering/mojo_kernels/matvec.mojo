@@ -56,7 +56,7 @@ def _block[
         yp[unsafe_offset=i] = y.cast[T]()
 
 
-def _rows[
+def multiply_rows[
     T: DType
 ](
     yp: Pointer[mut=True, Scalar[T], _],
@@ -177,7 +177,7 @@ struct MatVec:
         def work(
             first: Int, last: Int
         ) {xp, wp, bp, op, yp, k, biased, activation, combined, follows}:
-            _rows(yp, xp, wp, k, first, last)
+            multiply_rows(yp, xp, wp, k, first, last)
             if follows:
                 _follow(
                     yp.unsafe_offset(first),
@@ -209,7 +209,7 @@ def _biased_rows[
     """The results of those rows from `low` to `high` that exist, with their bias."""
     var first = max(low, 0)
     var last = min(high, n)
-    _rows(yp, xp, wp, k, first, last)
+    multiply_rows(yp, xp, wp, k, first, last)
     if biased:
         var bias = bp.unsafe_offset(first)
         _follow(yp.unsafe_offset(first), last - first, bias, True, NONE, xp, NONE)
@@ -296,8 +296,8 @@ struct MatVecGated:
         @always_inline
         def work(first: Int, last: Int) {xp, gp, up_, yp, k, activation}:
             var ups = List[Scalar[T]](unsafe_uninit_length=last - first)
-            _rows(yp, xp, gp, k, first, last)
-            _rows(ups.unsafe_ptr(), xp, up_.unsafe_offset(first * k), k, 0, last - first)
+            multiply_rows(yp, xp, gp, k, first, last)
+            multiply_rows(ups.unsafe_ptr(), xp, up_.unsafe_offset(first * k), k, 0, last - first)
             _follow(
                 yp.unsafe_offset(first),
                 last - first,

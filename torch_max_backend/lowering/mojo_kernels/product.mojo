@@ -23,7 +23,7 @@ comptime COPIED = 32 * 1024
 
 
 @always_inline
-def _pack[
+def pack[
     transposed: Bool, N: Int, W: Int, T: DType
 ](
     panel: Pointer[mut=True, Scalar[T], _],
@@ -184,7 +184,7 @@ def _by_panels[
         var packed = List[Scalar[T]](unsafe_uninit_length=max(1, k * N))
         var panel = packed.unsafe_ptr()
         for p in range(panels * t // tasks, panels * (t + 1) // tasks):
-            _pack[right_transposed, N, W](panel, bp, k, n, p * N)
+            pack[right_transposed, N, W](panel, bp, k, n, p * N)
             var columns = min(N, n - p * N)
             for block in range(0, m, ROWS_TOGETHER):
                 var rows = min(m - block, ROWS_TOGETHER)
@@ -227,7 +227,7 @@ def _by_rows[
 
     def copy(t: Int) {bp, rp, n, k, panels, copiers}:
         for p in range(panels * t // copiers, panels * (t + 1) // copiers):
-            _pack[right_transposed, N, W](rp.unsafe_offset(p * k * N), bp, k, n, p * N)
+            pack[right_transposed, N, W](rp.unsafe_offset(p * k * N), bp, k, n, p * N)
 
     if copiers == 1:
         copy(0)
