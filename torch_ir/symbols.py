@@ -116,7 +116,7 @@ def _to_sympy(node: ast.expr, symbols: Mapping[str, sympy.Symbol] | None) -> sym
 
 def _sympy_node(node: ast.expr, symbols: Mapping[str, sympy.Symbol] | None) -> sympy.Expr:
     match node:
-        case ast.Constant(value=int() | float() as value):
+        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             return sympy.sympify(value)
         case ast.Name(id=name) if symbols is None or name in symbols:
             return symbol_of(name) if symbols is None else symbols[name]
