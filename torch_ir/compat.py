@@ -14,6 +14,7 @@ from typing import Any
 import sympy
 import torch
 import torch.utils._pytree as pytree
+from torch import fx
 from torch._export.utils import _get_decomp_for_cia
 from torch._guards import TracingContext, tracing
 from torch._ops import HigherOrderOperator, OpOverload
@@ -21,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.fx.experimental.symbolic_shapes import (
     DimDynamic,
     ShapeEnv,
@@ -59,6 +61,7 @@ __all__ = [
     "set_graph_signature",
     "storage_id",
     "trace_in",
+    "traced_node",
     "version_of",
     "weight_tables",
     "with_own_tables",
@@ -136,6 +139,17 @@ def export_fake_mode() -> FakeTensorMode:
 def trace_in(mode: FakeTensorMode) -> contextlib.AbstractContextManager[Any]:
     """Make `torch.export` trace in this mode, so that it accepts the mode's fake weights."""
     return tracing(TracingContext(mode))
+
+
+def traced_node(tensor: torch.Tensor) -> fx.Node | None:
+    """The node that the trace in progress made for a tensor; None outside of a trace."""
+    mode = get_proxy_mode()
+    if mode is None:
+        return None
+    found: fx.Node | None = get_proxy_slot(
+        tensor, mode.tracer, None, lambda traced: traced.proxy.node
+    )
+    return found
 
 
 class SymbolicSizes:

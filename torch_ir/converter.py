@@ -6,6 +6,7 @@
 4. Graphs called by cond, while_loop and scan become subgraphs.
 5. Symbols, input and output trees, and mutations are copied from the program.
 6. Nodes that nothing reads are left out if they have no effect (dataflow.py).
+7. What was noted of the memory of the model's own code (lifetimes.py) is told by node names.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from torch_ir.ir import (
     Value,
     references,
 )
+from torch_ir.lifetimes import Note, eager_memory, note_of
 from torch_ir.ops import registry
 from torch_ir.structure import from_pytree
 
@@ -81,6 +83,8 @@ class _GraphConverter:
         self.nodes: list[OpNode] = []
         self.known: dict[str, list[TensorMeta]] = {}
         self.values: dict[fx.Node, Value] = {}
+        self.notes: dict[str, Note | None] = {}
+        """Name of a node -> how the model's code uses its result, if that was observed."""
         self._inlined: dict[fx.Node, list[Value]] = {}
 
     def add_value(self, node: fx.Node, meta: TensorMeta) -> None:
@@ -119,6 +123,7 @@ class _GraphConverter:
                 f"not {made!r:.100}"
             )
         self.nodes.append(made)
+        self.notes[name] = note_of(node)
         self.known[name] = made.outputs
         self.values[node] = TensorRef(name)
 
@@ -237,6 +242,7 @@ class _ProgramConverter:
         results = [meta.name for meta in self.ir.graph_outputs]
         results += [mutation.value for mutation in self.ir.mutations]
         self.ir.nodes = live_nodes(self.graph.nodes, results)
+        self.ir.eager = eager_memory(self.ir.nodes, self.graph.notes)
         self._trees(output_leaves)
         self._symbols()
         return self.ir

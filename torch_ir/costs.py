@@ -3,6 +3,8 @@
 1. Each call is run once on tensors without memory (probe.py), with the dynamic sizes as symbols.
 2. Memory lives from the call that allocates it to the last read of any value that shares it.
 3. Inputs and results of the model live to the end. Weights and constants are counted apart.
+4. If the IR says how the model's own code uses memory, it is followed a second time: values live as
+   long as variables hold them, and in-place ops allocate nothing (eager_steps).
 """
 
 from __future__ import annotations
@@ -53,6 +55,9 @@ class NodeCost:
     activation_bytes: Size = 0
     """Bytes of all activations that are alive while it runs, its own results and temporary
     tensors included."""
+    eager_bytes: Size | None = None
+    """The same in the model's own code, whose variables keep values longer; None if the IR does not
+    say how long."""
     unknown: str = ""
     """Why operations and temporary memory could not be found; "" if they were."""
 
@@ -71,6 +76,8 @@ class ModuleCost:
     parameter_bytes: int = 0
     peak_activation_bytes: Size = 0
     """The largest `activation_bytes` of its nodes."""
+    peak_eager_bytes: Size | None = None
+    """The largest `eager_bytes` of its nodes."""
 
 
 @dataclass(slots=True)
@@ -117,10 +124,10 @@ def estimate_cost(ir: IR, sizes: Mapping[str, int] | None = None) -> Cost:
     ir: the graph. No weight is needed, and nothing is run.
     sizes: values of dynamic sizes; the others stay symbols in the result.
 
-    Memory is that of `execute_ir` on the CPU, which frees each value after its last read; the
-    variables of a model's own Python code can keep values longer. What a kernel allocates inside
-    itself is not counted. Inputs are taken to be contiguous. The larger branch of a `cond` counts,
-    one turn of a `while_loop`, and each step of a `scan`.
+    Memory is that of `execute_ir` on the CPU, which frees each value after its last read.
+    `eager_bytes` is that of the model's own Python code, whose variables can keep values longer.
+    What a kernel allocates inside itself is not counted. Inputs are taken to be contiguous. The
+    larger branch of a `cond` counts, one turn of a `while_loop`, and each step of a `scan`.
 
     >>> import torch
     >>> from torch_ir import extract_ir
@@ -182,7 +189,7 @@ class _Walk:
             metas += [*graph.inputs, *(m for node in graph.nodes for m in node.outputs)]
         symbols: dict[sympy.Symbol, None] = {}
         for meta in metas:
-            for size in (*meta.shape, meta.expr):
+            for size in (*meta.shape, meta.expr if meta.dtype == "SymInt" else None):
                 if isinstance(size, str):
                     symbols.update(dict.fromkeys(self._expression(size).free_symbols))
         hints = {}
@@ -400,15 +407,26 @@ class _Walk:
         results += [mutation.value for mutation in self.ir.mutations]
         _extend(graph, nodes, results)
         start = sum((memory.size for memory in inputs), ZERO)
-        return self._gather(steps, list(_sweep(steps, start)), start)
+        live = list(_sweep(steps, start))
+        eager = None
+        if self.ir.eager is not None:
+            eager = list(_sweep(_eager_steps(self.ir, graph, steps, results), start))
+        return self._gather(steps, live, eager, start)
 
-    def _gather(self, steps: list[_Step], live: list[list[Amount]], start: Amount) -> Cost:
+    def _gather(
+        self,
+        steps: list[_Step],
+        live: list[list[Amount]],
+        eager: list[list[Amount]] | None,
+        start: Amount,
+    ) -> Cost:
         found = Cost(modules={"": ModuleCost("")})
         peaks: dict[str, list[Amount]] = {"": [start]}
+        eager_peaks: dict[str, list[Amount]] = {"": [start]}
         sums: dict[str, list[Amount]] = {"": [ZERO, ZERO]}
         read: dict[str, set[str]] = {"": {meta.name for meta in self.ir.weights}}
         weights = {meta.name: self._layout(meta).bytes for meta in self.ir.weights}
-        for node, step, at in zip(self.ir.nodes, steps, live, strict=True):
+        for i, (node, step, at) in enumerate(zip(self.ir.nodes, steps, live, strict=True)):
             own = {name for name in read_names(node) if name in weights}
             found.nodes[node.name] = NodeCost(
                 node.name,
@@ -418,6 +436,7 @@ class _Walk:
                 step.moved.value,
                 sum((weights[name] for name in own), ZERO).value,
                 _peak(at),
+                None if eager is None else _peak(eager[i]),
                 step.unknown,
             )
             for path in _around(node.module_path):
@@ -428,11 +447,14 @@ class _Walk:
                 flops, moved = sums.setdefault(path, [ZERO, ZERO])
                 sums[path] = [flops + step.call.flops, moved + step.moved]
                 peaks[path] = largest([*peaks.get(path, []), *at])
+                if eager is not None:
+                    eager_peaks[path] = largest([*eager_peaks.get(path, []), *eager[i]])
                 read.setdefault(path, set()).update(own)
         elements = {meta.name: _elements(meta) for meta in self.ir.weights}
         for path, module in found.modules.items():
             module.flops, module.bytes_moved = (amount.value for amount in sums[path])
             module.peak_activation_bytes = _peak(peaks[path])
+            module.peak_eager_bytes = None if eager is None else _peak(eager_peaks[path])
             module.parameters = sum(elements[name] for name in read[path])
             module.parameter_bytes = sum(int(weights[name].value) for name in read[path])
         return found
@@ -474,6 +496,42 @@ def _extend(graph: _Graph, nodes: Sequence[OpNode], results: Sequence[str]) -> N
     for name in results:
         if name in graph.memory:
             graph.memory[name].last = len(nodes)
+
+
+def _eager_steps(
+    ir: IR, graph: _Graph, steps: Sequence[_Step], results: Sequence[str]
+) -> list[_Step]:
+    """What each node does to memory in the model's own code."""
+    assert ir.eager is not None
+    in_place, places = set(ir.eager.in_place), {n.name: i for i, n in enumerate(ir.nodes)}
+    moved: dict[int, _Memory] = {}
+    """Memory in a run of the graph, by identity -> memory in the model's code."""
+
+    def memory_of(name: str) -> _Memory | None:
+        known = graph.memory.get(name)
+        return None if known is None else moved.setdefault(id(known), _Memory(known.size, -1))
+
+    found = []
+    for i, (node, step) in enumerate(zip(ir.nodes, steps, strict=True)):
+        made, peaks = [], step.call.peaks
+        read = [memory for name in read_names(node) if (memory := memory_of(name))]
+        if node.name in in_place and read:
+            moved.update((id(memory), read[0]) for memory in step.made)
+            peaks = [peak - sum((m.size for m in step.made), ZERO) for peak in peaks]
+        else:
+            for memory in step.made:
+                made.append(_Memory(memory.size, i))
+                moved[id(memory)] = made[-1]
+        for memory in read:
+            memory.last = i
+        found.append(_Step(dataclasses.replace(step.call, peaks=peaks), ZERO, "", made))
+    ends = [(name, len(steps)) for name in results]
+    for name, last in ir.eager.held.items():
+        ends += [(meta.name, places[last]) for meta in ir.nodes[places[name]].outputs]
+    for name, end in ends:
+        if (memory := memory_of(name)) is not None:
+            memory.last = max(memory.last, end)
+    return found
 
 
 def _sweep(steps: Sequence[_Step], live: Amount) -> Iterator[list[Amount]]:

@@ -21,6 +21,7 @@ from torch_ir.errors import SerializationError
 from torch_ir.ir import (
     IR,
     SCHEMA_VERSION,
+    EagerMemory,
     GraphRef,
     Mutation,
     OpNode,
@@ -53,7 +54,7 @@ Reader = Callable[[str, TensorMeta], torch.Tensor]
 _REQUIRED = {"format", "schema_version", "inputs", "nodes", "outputs"}
 _OPTIONAL = {
     "model_name", "symbols", "weights", "constants", "constants_file", "modules", "sources",
-    "subgraphs", "mutations", "in_spec", "out_spec",
+    "subgraphs", "mutations", "in_spec", "out_spec", "eager",
 }  # fmt: skip
 
 
@@ -327,6 +328,8 @@ class _Decoder:
         self._each("outputs", lambda name: ir.graph_outputs.append(graph.one(name)))
         self._each("mutations", self._mutation)
         self._trees()
+        with _at("eager"):
+            ir.eager = _eager(document.get("eager"), ir.nodes)
         return ir
 
     def _each(self, field: str, decode: Callable[[Any], None]) -> None:
@@ -435,6 +438,24 @@ class _Decoder:
                 raise Invalid("must be a tuple of a tuple (args) and a dict (kwargs)")
         with _at("out_spec"):
             self.ir.out_spec = _tree(self.document.get("out_spec"), len(self.ir.graph_outputs))
+
+
+def _eager(value: Any, nodes: list[OpNode]) -> EagerMemory | None:
+    if value is None:
+        return None
+    _object(value, {"held", "in_place"}, set())
+    places = {node.name: place for place, node in enumerate(nodes)}
+    held, in_place = _texts(value["held"], "held"), _list(value["in_place"])
+    for name in (*held, *held.values(), *in_place):
+        if type(name) is not str or name not in places:
+            raise Invalid(f"{name!r:.60} is not a node of the graph")
+    for name, last in held.items():
+        if places[last] < places[name]:
+            raise Invalid(f"{name!r:.60} is held until {last!r:.60}, which is before it")
+    for name in in_place:
+        if not nodes[places[name]].inputs:
+            raise Invalid(f"{name!r:.60} has no argument that it could write into")
+    return EagerMemory(held, in_place)
 
 
 def _inline_constant(meta: TensorMeta, data: Any) -> torch.Tensor:

@@ -31,7 +31,8 @@ from torch_ir.compat import (
     weight_tables,
 )
 from torch_ir.errors import ExportError
-from torch_ir.functional import functionalize
+from torch_ir.functional import decomposed, functionalize
+from torch_ir.lifetimes import Watch
 from torch_ir.pause import paused_gc
 
 __all__ = ["export_model", "model_name_of"]
@@ -167,19 +168,18 @@ def export_model(
         lambda value: _trace_input(value, device), (example_inputs, dict(kwargs or {}))
     )
     context = contextlib.nullcontext() if mode is None else trace_in(mode)
+    watch = Watch() if mode is not None else contextlib.nullcontext()
     with _without_weights(model, _StandIns(mode)) as real:
         try:
             # torch.export generates code after each of its passes, which nothing runs; a lazy graph
             # module skips that. Strict tracing reads attributes of the generated code.
             with _quiet(), paused_gc(), lazy_graph_modules(not strict):
-                with context, torch.no_grad():
+                with context, torch.no_grad(), watch:
                     program = torch.export.export(
                         model, args, keywords, dynamic_shapes=dynamic_shapes, strict=strict
                     )
                 program = (
-                    program.run_decompositions()
-                    if decompose
-                    else functionalize(program, in_place=True)
+                    decomposed(program) if decompose else functionalize(program, in_place=True)
                 )
         except Exception as error:
             raise ExportError(_explain(model, error)) from error

@@ -35,8 +35,9 @@ from torch_ir.compat import (
     set_graph_signature,
     storage_id,
 )
+from torch_ir.lifetimes import note_in_place, retrace
 
-__all__ = ["functionalize"]
+__all__ = ["decomposed", "functionalize"]
 
 aten = torch.ops.aten
 
@@ -294,6 +295,21 @@ def _subgraphs_write(ep: ExportedProgram) -> bool:
     )
 
 
+def _note_writers(ep: ExportedProgram) -> list[fx.Node]:
+    """The in-place ops, noted as such: afterwards they are other ops."""
+    found = [n for n in ep.graph.nodes if n.op == "call_function" and _writes(n.target)]
+    for node in found:
+        if _writes(node.target) == (0,):
+            note_in_place(node)
+    return found
+
+
+def decomposed(ep: ExportedProgram) -> ExportedProgram:
+    """The program in core ATen ops, without in-place ones."""
+    _note_writers(ep)
+    return retrace(ep)
+
+
 def functionalize(ep: ExportedProgram, *, in_place: bool = False) -> ExportedProgram:
     """The program without in-place ops. With `in_place`, `ep` itself may be changed."""
     nodes = [node for node in ep.graph.nodes if node.op == "call_function"]
@@ -303,9 +319,9 @@ def functionalize(ep: ExportedProgram, *, in_place: bool = False) -> ExportedPro
     if not in_place:
         ep = copy_program(ep)
     _drop_idle_dropout(ep)
+    writers = _note_writers(ep)
     if not hidden:
-        writers = [n for n in ep.graph.nodes if n.op == "call_function" and _writes(n.target)]
         rewritten = _rewrite(ep, writers)
         if rewritten is not None:
             return rewritten
-    return ep.run_decompositions(_silent_aliases(ep))
+    return retrace(ep, _silent_aliases(ep))

@@ -19,6 +19,7 @@ import torch
 __all__ = [
     "IR",
     "SCHEMA_VERSION",
+    "EagerMemory",
     "GraphRef",
     "Mutation",
     "OpNode",
@@ -31,7 +32,7 @@ __all__ = [
     "references",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the file format that this package writes. Older versions stay readable."""
 
 SCALAR_DTYPES = frozenset({"SymInt", "SymFloat", "SymBool"})
@@ -208,6 +209,17 @@ class Mutation:
 
 
 @dataclass(slots=True)
+class EagerMemory:
+    """How the model's own code uses memory, where that differs from a run of the graph."""
+
+    held: dict[str, str] = field(default_factory=dict)
+    """Name of a node -> the last node that runs while a variable of the code still refers to its
+    result; only if that is later than the last read."""
+    in_place: list[str] = field(default_factory=list)
+    """Names of nodes that write into their first tensor argument in the code, such as `relu_`."""
+
+
+@dataclass(slots=True)
 class TreeSpec:
     """The structure of nested values: the pytree of a call's inputs or of its result.
 
@@ -263,6 +275,8 @@ class IR:
     """state_dict key -> other keys of the same (tied) tensor."""
     non_persistent: list[str] = field(default_factory=list)
     """Values of `weight_name_mapping` that no checkpoint contains: non-persistent buffers."""
+    eager: EagerMemory | None = None
+    """Observed while the model was traced; None if it was not."""
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -87,6 +87,9 @@ class _Writer:
             "nodes": nodes,
             "subgraphs": f"{{\n{subgraphs}\n}}" if subgraphs else "{}",
         }
+        if ir.eager is not None:
+            held, in_place = _entries(ir.eager.held), _encode(ir.eager.in_place)
+            fields["eager"] = f'{{"held":{held},"in_place":{in_place}}}'
         if constants_file is None:
             del fields["constants_file"]
         lines = ",\n".join(f'"{name}":{value}' for name, value in fields.items())

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ import torch
 from torch_ir.dataflow import read_names
 from torch_ir.errors import ConversionError
 from torch_ir.executor import IRExecutor
-from torch_ir.ir import IR, OpNode, Subgraph, TensorMeta, TensorRef
+from torch_ir.ir import IR, EagerMemory, OpNode, Subgraph, TensorMeta, TensorRef
 from torch_ir.symbols import evaluate, free_symbols, solve
 
 __all__ = ["extract_subgraph", "record_inputs"]
@@ -143,6 +144,7 @@ class _Part:
             self._add_node(node)
         self._outputs(nodes, inside)
         self._rest(nodes)
+        self._eager(nodes)
         return self.ir
 
     def _take(self, name: str) -> None:
@@ -260,6 +262,19 @@ class _Part:
         if not results:
             results = [n for n in nodes if n.name not in read and len(n.outputs) == 1]
         self.ir.graph_outputs = [node.outputs[0] for node in results]
+
+    def _eager(self, nodes: Sequence[OpNode]) -> None:
+        """What is held longer than the part runs is held to its end."""
+        if (whole := self.whole.eager) is None:
+            return
+        places = {node.name: place for place, node in enumerate(self.whole.nodes)}
+        inside = [places[node.name] for node in nodes]
+        names = {node.name for node in nodes}
+        held = {}
+        for name, last in whole.held.items():
+            if name in names:
+                held[name] = nodes[bisect.bisect_right(inside, places[last]) - 1].name
+        self.ir.eager = EagerMemory(held, [name for name in whole.in_place if name in names])
 
     def _rest(self, nodes: Sequence[OpNode]) -> None:
         pending = [key for node in nodes for key in node.subgraphs]

@@ -35,6 +35,7 @@ from torch.export.graph_signature import (
 from torch_ir.compat import FakeTensorMode, bind_unbacked, higher_order_op, pytree
 from torch_ir.errors import ConversionError, ExecutionError
 from torch_ir.ir import IR, GraphRef, OpNode, Subgraph, TensorMeta, TensorRef, Value
+from torch_ir.lifetimes import notes_from, set_note
 from torch_ir.ops.aten_impl import PYTHON_OPS
 from torch_ir.ops.aten_ops import HIGHER_ORDER_ARGUMENTS, parameters, resolve_overload
 from torch_ir.schema import DTYPES
@@ -256,6 +257,8 @@ class _Program:
             in_spec, examples = self._add_inputs()
             for node in self.ir.nodes:
                 self.builder.call(node)
+            for name, note in notes_from(self.ir.nodes, self.ir.eager).items():
+                set_note(self.builder.nodes[name], note)
             out_spec, output_specs = self._add_outputs()
         module = self.builder.module()
         signature = ExportGraphSignature(self.input_specs, output_specs)

@@ -124,10 +124,14 @@ def _x() -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (torch.linspace(-1, 1, 6).reshape(2, 3),), {}
 
 
+MODELS: dict[str, tuple[Callable[[], IR], Callable[[], Any]]] = {
+    "features": (lambda: extract_ir(AllKinds(), _x()[0], model_name="golden"), _x),
+    "everything": (_everything, everything_inputs),
+    "control": (lambda: extract_ir(Control(), _x()[0], model_name="control"), _x),
+}
+VERSIONS = (1, 2)
 GOLDENS = [
-    Golden("v1_features", lambda: extract_ir(AllKinds(), _x()[0], model_name="golden"), _x),
-    Golden("v1_everything", _everything, everything_inputs),
-    Golden("v1_control", lambda: extract_ir(Control(), _x()[0], model_name="control"), _x),
+    Golden(f"v{version}_{name}", *model) for version in VERSIONS for name, model in MODELS.items()
 ]
 
 

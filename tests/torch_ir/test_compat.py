@@ -143,6 +143,24 @@ def test_trace_in(compat: ModuleType) -> None:
     assert output.fake_mode is mode and output.shape == (2, 4)
 
 
+def test_traced_node(compat: ModuleType) -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    seen = []
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x.sin()
+        seen.append(compat.traced_node(y))
+        return y.cos()
+
+    graph = make_fx(function, pre_dispatch=True)(X).graph
+    assert [
+        node.name
+        for node in graph.find_nodes(op="call_function", target=torch.ops.aten.sin.default)
+    ] == [seen[0].name]
+    assert compat.traced_node(X) is None
+
+
 def test_symbolicsizes(compat: ModuleType) -> None:
     rows = sympy.Symbol("rows", integer=True, positive=True)
     sizes = compat.SymbolicSizes()

@@ -45,6 +45,12 @@ def tree(value: Any) -> Callable[[Any], None]:
     return change("out_spec", value)
 
 
+def writes_into_nothing(document: Any) -> None:
+    node = {"name": "made", "op": "aten.zeros.default", "args": {"size": [2]}, "out": "float32[2]"}
+    document["nodes"].append(node)
+    document["eager"]["in_place"] = ["made"]
+
+
 BAD = [
     ("other format", change("format", "onnx"), "format is 'onnx'"),
     ("future version", change("schema_version", 99), "schema_version is 99"),
@@ -119,6 +125,14 @@ BAD = [
     ("tree no tree", tree("x"), "is not a tree"),
     ("type no type", change("inputs.0.1", 3), "is not a type"),
     ("row too long", change("inputs.0", ["x", "int8[]", 3]), "a list of 2 to 2 items"),
+    ("eager no object", change("eager", []), "eager: expected an object"),
+    ("eager without a field", change("eager", {"held": {}}), "eager: missing in_place"),
+    ("held by nobody", change("eager.held", {"linear": "nobody"}), "'nobody' is not a node"),
+    ("held to before it", change("eager.held", {"topk": "linear"}), "'linear', which is before it"),
+    ("held no name", change("eager.held", {"linear": 3}), "must be a string"),
+    ("in place no node", change("eager.in_place", ["x"]), "'x' is not a node"),
+    ("in place no name", change("eager.in_place", [[]]), "is not a node"),
+    ("in place of nothing", writes_into_nothing, "no argument that it could write into"),
     ("name of a model", change("model_name", "x" * 5000), "at most 4096 characters"),
 ]  # fmt: skip
 

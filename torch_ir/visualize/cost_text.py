@@ -57,6 +57,8 @@ def node_rows(cost: NodeCost) -> list[tuple[str, str]]:
         ("bytes moved", describe_bytes(cost.bytes_moved)),
         ("activations", describe_bytes(cost.activation_bytes)),
     ]
+    if cost.eager_bytes is not None:
+        rows.append(("activations in eager", describe_bytes(cost.eager_bytes)))
     if cost.unknown:
         rows[0] = ("operations", f"unknown: {cost.unknown}")
     return rows
@@ -64,12 +66,15 @@ def node_rows(cost: NodeCost) -> list[tuple[str, str]]:
 
 def module_rows(cost: ModuleCost) -> list[tuple[str, str]]:
     """What there is to tell about a module, with a label each."""
-    return [
+    rows = [
         ("operations", describe_count(cost.flops)),
         ("bytes moved", describe_bytes(cost.bytes_moved)),
         ("weights", describe_bytes(cost.parameter_bytes)),
         ("peak activations", describe_bytes(cost.peak_activation_bytes)),
     ]
+    if cost.peak_eager_bytes is not None:
+        rows.append(("peak in eager", describe_bytes(cost.peak_eager_bytes)))
+    return rows
 
 
 def example_sizes(cost: Cost) -> dict[str, int]:
@@ -101,10 +106,10 @@ def cost_table(cost: Cost, rows: int = 20) -> list[str]:
 
 
 def _columns(modules: Iterable[ModuleCost]) -> Iterable[str]:
-    table = [["module", "operations", "bytes moved", "weights", "peak activations"]]
-    for module in modules:
-        table.append([module.path or "(whole)", *(text for _, text in module_rows(module))])
-    widths = [max(len(row[i]) for row in table) for i in range(5)]
+    rows = [(module.path or "(whole)", module_rows(module)) for module in modules]
+    table = [["module", *(label for label, _ in rows[0][1])]]
+    table += [[path, *(text for _, text in cells)] for path, cells in rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for row in table:
         cells = [f"{text:>{width}}" for text, width in zip(row[1:], widths[1:], strict=True)]
         yield f"  {row[0]:{widths[0]}}  {'  '.join(cells)}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 from torch import nn
 
@@ -35,7 +37,7 @@ def test_the_table_has_the_model_and_its_largest_modules() -> None:
     lines = cost_table(estimate_cost(IR, dict.fromkeys(IR.symbols, 100)), rows=2)
     assert lines[0].split() == [
         "module",
-        *["operations", "bytes", "moved", "weights", "peak", "activations"],
+        *["operations", "bytes", "moved", "weights", "peak", "activations", "peak", "in", "eager"],
     ]
     assert lines[1].split()[0] == "(whole)" and "9.60K" in lines[1]
     assert [line.split()[0] for line in lines[2:4]] == ["0", "2"]
@@ -57,5 +59,12 @@ def test_a_node_that_is_not_counted_says_why() -> None:
     assert ("operations", "unknown: no such op") in node_rows(node)
     assert cost_table(cost)[-1] == "not counted: linear: no such op"
     assert [label for label, _ in module_rows(cost.total)] == [
-        "operations", "bytes moved", "weights", "peak activations",
+        "operations", "bytes moved", "weights", "peak activations", "peak in eager",
     ]  # fmt: skip
+
+
+def test_what_the_file_does_not_tell_is_not_shown() -> None:
+    cost = estimate_cost(dataclasses.replace(IR, eager=None))  # as in files of version 1
+    assert [label for label, _ in module_rows(cost.total)][-1] == "peak activations"
+    assert [label for label, _ in node_rows(cost.nodes["linear"])][-1] == "activations"
+    assert "eager" not in "".join(cost_table(cost))
