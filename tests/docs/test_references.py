@@ -48,7 +48,7 @@ def is_ours(path: str) -> bool:
 def exists(path: str) -> bool:
     pattern = re.sub(r"<\w+>", "*", path.rstrip("/"))
     if "/" not in pattern:
-        return any(any(folder.rglob(pattern)) for folder in SOURCES)
+        return any(any(folder.rglob(pattern)) for folder in SOURCES) or (ROOT / path).exists()
     return any(any(base.glob(pattern)) for base in BASES)
 
 

@@ -70,8 +70,17 @@ def test_the_same_as_a_log(caplog: pytest.LogCaptureFixture) -> None:
     assert len(caplog.messages) == 3 and "2 × aten.add.Tensor" in caplog.messages[1]
 
 
-def test_pytorchs_variable_turns_the_log_on() -> None:
-    """PyTorch imports the package to find its modules, while PyTorch is half imported itself."""
+def test_the_level_of_the_root_logger_logs_each_line_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO):
+        report_all()
+    assert caplog.messages == ["lower 12.30 ms  2 graphs"]
+
+
+@pytest.mark.parametrize("setting", ["max_backend", "+max_backend", "torch_max_backend"])
+def test_pytorchs_variable_turns_the_log_on(setting: str) -> None:
+    """Of `torch_max_backend` PyTorch imports the package, while it is half imported itself."""
     code = (
         "import torch\n"
         "from torch_max_backend import MAPPING_TORCH_ATEN_TO_MAX, max_backend\n"
@@ -80,12 +89,13 @@ def test_pytorchs_variable_turns_the_log_on() -> None:
         "assert len(MAPPING_TORCH_ATEN_TO_MAX) > 300\n"
         "assert len(torch.compile(torch.matrix_exp, backend=max_backend)(torch.eye(2))) == 2\n"
     )
-    environment = {**os.environ, "TORCH_LOGS": "torch_max_backend"}
+    environment = {**os.environ, "TORCH_LOGS": setting}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert "lower 1000.00 ms  a graph" in done.stderr and "trace" in done.stderr
+    assert done.stderr.count("lower 1000.00 ms  a graph") == 1 and "trace" in done.stderr
+    assert ("1 × aten.linalg_matrix_exp.default" in done.stderr) == setting.startswith("+")
 
 
 def test_the_max_graph_is_printed_once(capfd: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

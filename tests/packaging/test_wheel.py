@@ -24,7 +24,14 @@ pytestmark = pytest.mark.xdist_group("packaging")
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("torch_max_backend", "torch_ir", "docs")
-BUILD_FILES = ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
+BUILD_FILES = (
+    "max_backend.py",
+    "pyproject.toml",
+    "setup.py",
+    "MANIFEST.in",
+    "README.md",
+    "LICENSE",
+)
 PAGES = "torch_max_backend/tools/cli/pages"
 
 
@@ -88,7 +95,7 @@ def expected_files() -> set[str]:
         if path.is_file() and "__pycache__" not in path.parts
     }
     pages = {f"{PAGES}/{path.name}" for path in (ROOT / "docs").glob("*.md")}
-    return found | pages | {"torch_max_backend/py.typed"}
+    return found | pages | {"max_backend.py", "torch_max_backend/py.typed"}
 
 
 def test_the_wheel_holds_every_file_of_the_packages_and_nothing_else(wheel: Path) -> None:
@@ -150,6 +157,7 @@ def test_the_packages_work_without_the_checkout(python: Path, tmp_path: Path) ->
     assert Path(folder).is_relative_to(python.parents[1])
     assert package == mojo_kernels.package().name, "the same kernels have the same hash"
     assert "<script" in (tmp_path / "picture.html").read_text()
+    run("env", "TORCH_LOGS=max_backend", python, "-c", "import torch", cwd=tmp_path)
 
 
 def test_the_commands_work_without_the_checkout(python: Path, tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """The output of TORCH_MAX_BACKEND_PROFILE and TORCH_MAX_BACKEND_VERBOSE, and the same as a log.
 
-The logger is `torch_max_backend`, and PyTorch's own settings turn it on: with
-TORCH_LOGS=torch_max_backend it has what PROFILE prints, with TORCH_LOGS=+torch_max_backend what
-VERBOSE prints as well. PyTorch reads the variable while it is imported, before others can register
-a shorter name; it takes the name of any package.
+PyTorch's own settings turn the log on: with TORCH_LOGS=max_backend it has what PROFILE prints,
+with TORCH_LOGS=+max_backend what VERBOSE prints as well. PyTorch reads the variable while it is
+imported, before others can register a name; it takes that of any module, and max_backend.py is
+one. The package's name, `torch_max_backend`, is a logger too, for users of `logging`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from torch_max_backend import flags
 from torch_max_backend.program import BoxedCall
 
 _LOG = logging.getLogger("torch_max_backend")
+_SHORT = logging.getLogger("max_backend")
 
 
 def report(stage: str, seconds: float, what: str = "") -> None:
     """Log one line, and print it to stderr if profiling is on."""
-    _LOG.info("%s %.2f ms  %s", stage, seconds * 1e3, what)
+    for log in _loggers(logging.INFO):
+        log.info("%s %.2f ms  %s", stage, seconds * 1e3, what)
     if flags.profile():
         print(f"[max_backend] {stage:<8} {seconds * 1e3:10.2f} ms  {what}", file=sys.stderr)
 
@@ -47,11 +49,18 @@ def show_max_graph(graph: Graph) -> None:
 
 
 def _is_verbose() -> bool:
-    return flags.verbose() or _LOG.isEnabledFor(logging.DEBUG)
+    return flags.verbose() or bool(_loggers(logging.DEBUG))
+
+
+def _loggers(level: int) -> list[logging.Logger]:
+    """The loggers that are on. A level of the root logger turns on one of them, not both."""
+    names = (_LOG, _SHORT) if _SHORT.level else (_LOG,)
+    return [log for log in names if log.isEnabledFor(level)]
 
 
 def _show(*texts: str) -> None:
-    _LOG.debug("%s", "\n".join(texts))
+    for log in _loggers(logging.DEBUG):
+        log.debug("%s", "\n".join(texts))
     if flags.verbose():
         for text in texts:
             print(f"[max_backend] {text}", file=sys.stderr)
