@@ -286,6 +286,13 @@ def test_in_the_view_of_torch_profiler(functions: Functions, tmp_path: Path) -> 
             c["ts"] <= event["ts"] and event["ts"] + event["dur"] <= c["ts"] + c["dur"]
             for c in calls
         )
+    steps = [event for event in events if event.get("cat") == "graph"]
+    assert [step["name"] for step in steps] == ["buffers", "execute", "results"] * 2
+    for step in steps:  # to the digit: Perfetto drops a span that sticks out of another one
+        assert any(
+            c["ts"] <= step["ts"] and step["ts"] + step["dur"] <= c["ts"] + c["dur"] + 1e-6
+            for c in calls
+        )
     assert any(event["name"] == "aten::sin" for event in events)
 
     p.add_to(torch_profiler)

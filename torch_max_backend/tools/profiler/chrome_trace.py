@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,9 @@ def save(result: Result, path: Path, torch_profiler: torch.profiler.profile | No
         trace: dict[str, Any] = {"traceEvents": events(result, -result.begin / 1e3)}
     else:
         trace = _of_torch(torch_profiler)
-        seen = [
-            (event["name"], float(event["ts"])) for event in trace["traceEvents"] if _is_span(event)
-        ]
-        trace["traceEvents"] += events(result, clock_offset(result.calls, seen), calls=False)
+        seen = [event for event in trace["traceEvents"] if _is_span(event)]
+        offset = clock_offset(result.calls, [(e["name"], float(e["ts"])) for e in seen])
+        trace["traceEvents"] += events(result, offset, _annotations(result, seen))
     path.write_text(json.dumps(trace))
 
 
@@ -41,14 +42,41 @@ def _of_torch(profiler: torch.profiler.profile) -> dict[str, Any]:
         return json.loads(file.read_text())
 
 
-def events(result: Result, offset: float, *, calls: bool = True) -> list[dict[str, Any]]:
-    """What happened, in microseconds plus `offset`; PyTorch's profiler has `calls` already."""
+Span = tuple[float, float]
+"""Beginning and end in microseconds of the trace."""
+
+
+def _annotations(result: Result, seen: Sequence[Mapping[str, Any]]) -> list[Span]:
+    """Where PyTorch's profiler puts the calls, in the order in which they begin."""
+    names = {event_name(call.what) for call in result.calls}
+    return sorted(
+        (float(event["ts"]), float(event["ts"]) + float(event["dur"]))
+        for event in seen
+        if event["name"] in names
+    )
+
+
+def events(
+    result: Result, offset: float, annotations: Sequence[Span] | None = None
+) -> list[dict[str, Any]]:
+    """What happened, in microseconds plus `offset`.
+
+    With `annotations`, PyTorch's profiler has the calls already. The steps of a call are cut to its
+    own: the clocks differ by a little from call to call, and viewers drop a span that sticks out.
+    """
     process = os.getpid()
 
     def event(
-        name: str, kind: str, thread: int, begin: int, end: int, **args: Any
+        name: str,
+        kind: str,
+        thread: int,
+        begin: int,
+        end: int,
+        within: Span = (-math.inf, math.inf),
+        **args: Any,
     ) -> dict[str, Any]:
-        times = {"ts": begin / 1e3 + offset, "dur": (end - begin) / 1e3}
+        low, high = (min(max(t / 1e3 + offset, within[0]), within[1]) for t in (begin, end))
+        times = {"ts": low, "dur": high - low}
         return (
             {"ph": "X", "name": name, "cat": kind, "pid": process, "tid": thread}
             | times
@@ -65,15 +93,19 @@ def events(result: Result, offset: float, *, calls: bool = True) -> list[dict[st
         }
         for thread in sorted({run.thread for run in result.runs})
     ]
-    for call in result.calls:
-        if calls:
-            found.append(event(event_name(call.what), "graph", call.thread, call.begin, call.end))
+    for index, call in enumerate(sorted(result.calls, key=lambda call: call.begin)):
+        name = event_name(call.what)
+        within = (-math.inf, math.inf)
+        if annotations is None:
+            found.append(event(name, "graph", call.thread, call.begin, call.end))
+        else:
+            within = annotations[index]
         if call.execute is not None:
             steps = (call.begin, *call.execute, call.end)
             for name, begin, end in zip(
                 ("buffers", "execute", "results"), steps, steps[1:], strict=False
             ):
-                found.append(event(name, "graph", call.thread, begin, end))
+                found.append(event(name, "graph", call.thread, begin, end, within))
     for run in result.runs:
         thread = MAX_THREADS + run.thread
         found.append(event(run.name, "kernel", thread, run.begin, run.end, **_details(run)))
