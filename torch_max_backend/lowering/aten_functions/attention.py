@@ -24,7 +24,7 @@ from torch_max_backend.lowering.types import CallInfo, MaxTensor, Size
 aten = torch.ops.aten
 
 
-def _factor(query: MaxTensor, scale: float | None) -> MaxTensor:
+def softmax_scale(query: MaxTensor, scale: float | None) -> MaxTensor:
     """The scale of the scores, in the dtype of `query`."""
     dtype = promotion.dtype_of(query)
     if scale is not None:
@@ -35,7 +35,7 @@ def _factor(query: MaxTensor, scale: float | None) -> MaxTensor:
     return ops.rsqrt(constants.scalar(width, dtype, query.device))
 
 
-def _additive(mask: MaxTensor, dtype: torch.dtype) -> MaxTensor:
+def additive_mask(mask: MaxTensor, dtype: torch.dtype) -> MaxTensor:
     """A mask to add to the scores; in a bool mask, False hides a key."""
     if promotion.dtype_of(mask) is not torch.bool:
         return promotion.cast(mask, dtype)
@@ -44,7 +44,7 @@ def _additive(mask: MaxTensor, dtype: torch.dtype) -> MaxTensor:
 
 
 def _mask(query: MaxTensor, attn_mask: MaxTensor | None) -> MaxTensor | None:
-    return None if attn_mask is None else _additive(attn_mask, promotion.dtype_of(query))
+    return None if attn_mask is None else additive_mask(attn_mask, promotion.dtype_of(query))
 
 
 def _heads(tensor: MaxTensor) -> MaxTensor:
@@ -70,7 +70,7 @@ def _flash(
     heads_first = not (is_permuted(key) or is_permuted(value))
     permuted = [ops.permute(x, [0, 2, 1, 3]) for x in (query, key, value)]
     inputs = [permuted[0], key, value] if heads_first else permuted
-    inputs.append(_factor(query, scale).reshape([1]))
+    inputs.append(softmax_scale(query, scale).reshape([1]))
     batch, length, heads, _ = inputs[0].shape
     dtype = promotion.dtype_of(query)
     outputs = [
@@ -101,7 +101,7 @@ def _sees_no_key(mask: MaxTensor) -> MaxTensor:
     return ops.equal(extremum(mask, [last], keepdim=True, largest=True), hidden)
 
 
-def _repeat_heads(tensor: MaxTensor, query: MaxTensor) -> MaxTensor:
+def repeat_heads(tensor: MaxTensor, query: MaxTensor) -> MaxTensor:
     """`tensor` with its heads repeated, so that it has as many as `query`."""
     heads, wanted = shapes.size(tensor.shape[-3]), shapes.size(query.shape[-3])
     if shapes.same(heads, wanted):
@@ -115,14 +115,14 @@ def _repeat_heads(tensor: MaxTensor, query: MaxTensor) -> MaxTensor:
     return grouped.reshape([*leading, wanted, length, width])
 
 
-def _scores(
+def scores(
     query: MaxTensor, key: MaxTensor, mask: MaxTensor | None, scale: float | None
 ) -> MaxTensor:
-    scores = product(query * _factor(query, scale), key, transposed=True)
+    scores = product(query * softmax_scale(query, scale), key, transposed=True)
     return scores if mask is None else scores + mask
 
 
-def _weights(scores: MaxTensor, mask: MaxTensor | None) -> MaxTensor:
+def attention_weights(scores: MaxTensor, mask: MaxTensor | None) -> MaxTensor:
     """Softmax over the keys; zeros for a query that sees none."""
     last = len(scores.shape) - 1
     lines = shapes.fold(scores, [last])
@@ -148,7 +148,7 @@ def _attention(
     mask = None if is_causal else _mask(query, attn_mask)
     if devices.is_gpu(query.device):
         if is_causal:
-            mask = _causal(query, key)
+            mask = causal_mask(query, key)
         result = _composed(query, key, value, mask, scale)
     elif len(query.shape) == len(key.shape) == 4:
         result, _ = _flash(query, key, value, mask, is_causal, scale)
@@ -169,16 +169,16 @@ def _composed(
     scale: float | None,
 ) -> MaxTensor:
     if len(query.shape) > 2:
-        key, value = _repeat_heads(key, query), _repeat_heads(value, query)
-    return product(_weights(_scores(query, key, mask, scale), mask), value)
+        key, value = repeat_heads(key, query), repeat_heads(value, query)
+    return product(attention_weights(scores(query, key, mask, scale), mask), value)
 
 
-def _causal(query: MaxTensor, key: MaxTensor) -> MaxTensor:
+def causal_mask(query: MaxTensor, key: MaxTensor) -> MaxTensor:
     """The mask [queries, keys] that hides from each query the keys with a higher index."""
     queries, keys = shapes.size(query.shape[-2]), shapes.size(key.shape[-2])
     rows = constants.iota(queries, query.device).reshape([queries, 1])
     columns = constants.iota(keys, query.device).reshape([1, keys])
-    return _additive(ops.greater_equal(rows, columns), promotion.dtype_of(query))
+    return additive_mask(ops.greater_equal(rows, columns), promotion.dtype_of(query))
 
 
 # _scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)
@@ -227,7 +227,7 @@ def aten__scaled_dot_product_flash_attention_for_cpu_backward(
     mask = None if is_causal else _mask(query, attn_mask)
     # The kernel computes the softmax again: the saved logsumexp would add its own rounding.
     inputs = [ops.permute(x, [0, 2, 1, 3]) for x in (grad_out, query, key, value, out)]
-    inputs.append(_factor(query, scale).reshape([1]))
+    inputs.append(softmax_scale(query, scale).reshape([1]))
     outputs = [(promotion.dtype_of(x), list(x.shape)) for x in inputs[1:4]]
     if mask is None:
         how: dict[str, bool | int | float | str | DType] = {"causal": is_causal}
