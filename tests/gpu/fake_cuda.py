@@ -42,6 +42,13 @@ def assumed_gpu() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def constants_without_values() -> Iterator[None]:
+    """Do not compute what PyTorch would compute on the GPU while a graph is prepared."""
+    with mock.patch.object(folding, "_evaluate", _without_values):
+        yield
+
+
 def _without_values(constant: Mapping[str, Call], wanted: Sequence[Ref]) -> dict[Ref, torch.Tensor]:
     """What `fold_constants` keeps, as shapes alone: PyTorch computes the values on the GPU."""
     specs = {ref: constant[ref.name].outputs[ref.index or 0] for ref in wanted}
@@ -97,7 +104,7 @@ def _arguments(op: Any) -> set[str]:
 @in_default_mlir_context
 def lowered(gm: fx.GraphModule, name: str) -> bytes:
     """A traced graph as MLIR for MAX; raises if a node has no form for the GPU."""
-    with mock.patch.object(folding, "_evaluate", _without_values):
+    with constants_without_values():
         graph = graph_for_max(gm)
     module = Module()
     graph_builder.build(graph.program, graph.lowerings, module, name, mojo_kernels.packages())

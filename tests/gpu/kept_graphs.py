@@ -1,0 +1,79 @@
+"""Graphs lowered for a GPU, kept in a folder, and what became of each when MAX compiled it.
+
+    lowered.jsonl       a line per item (an op row, a model): its graph's key, or why it has none
+    graphs/KEY.mlirbc   a graph for MAX; items whose graphs are equal share it
+    kernels.txt         the path of our precompiled kernels
+    sm_90.jsonl         a line per graph: compiled, or MAX's message
+
+Lowering does not ask which GPU it is for, so one folder serves all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+PLACEHOLDER = "graph_" + "0" * 16
+"""The name under which a graph is lowered; its key, which is as long, replaces it."""
+
+
+class Kept:
+    """The folder of a sweep. Every line is written at once, so a run can be stopped anywhere."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.graphs = folder / "graphs"
+        self.kernels = folder / "kernels.txt"
+        self.graphs.mkdir(parents=True, exist_ok=True)
+
+    def items(self) -> dict[str, dict[str, Any]]:
+        """What lowering made of each item, in the order of the sweep."""
+        return {entry["item"]: entry for entry in _lines(self.folder / "lowered.jsonl")}
+
+    def note(self, item: str, outcome: str, **more: Any) -> None:
+        """Record an item: "lowered" with its `key`, or another outcome with the reason (`why`)."""
+        _append(self.folder / "lowered.jsonl", {"item": item, "outcome": outcome, **more})
+
+    def keep(self, bytecode: bytes) -> str:
+        """Store a graph that was lowered as PLACEHOLDER; returns its key, by which equal ones meet.
+
+        A Module needs graphs of different names, so each is renamed to its key.
+        """
+        key = "graph_" + hashlib.sha256(bytecode).hexdigest()[:16]
+        assert bytecode.count(PLACEHOLDER.encode()) == 1
+        self.path(key).write_bytes(bytecode.replace(PLACEHOLDER.encode(), key.encode()))
+        return key
+
+    def path(self, key: str) -> Path:
+        """The file of a graph."""
+        return self.graphs / f"{key}.mlirbc"
+
+    def has_product(self, key: str) -> bool:
+        """Whether a graph has a product of MAX's own, not of our kernel."""
+        return b"matmul" in self.path(key).read_bytes().replace(b"tmb_direct_matmul", b"")
+
+    def compiled(self, arch: str) -> dict[str, dict[str, Any]]:
+        """What MAX's compiler made of each graph for a GPU; the last word counts."""
+        return {entry["key"]: entry for entry in _lines(self.folder / f"{arch}.jsonl")}
+
+    def forget(self, arch: str, keys: Collection[str]) -> None:
+        """Drop what is known of graphs, to compile them again."""
+        file = self.folder / f"{arch}.jsonl"
+        left = [entry for entry in _lines(file) if entry["key"] not in keys]
+        file.write_text("".join(json.dumps(entry) + "\n" for entry in left))
+
+    def note_compiled(self, arch: str, key: str, outcome: str, **more: Any) -> None:
+        """Record a graph: "compiled", or "failed" with MAX's message (`why`)."""
+        _append(self.folder / f"{arch}.jsonl", {"key": key, "outcome": outcome, **more})
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def _append(file: Path, entry: dict[str, Any]) -> None:
+    with file.open("a") as to:
+        to.write(json.dumps(entry) + "\n")
