@@ -13,6 +13,7 @@ from torch_max_backend.lowering.decompositions.basic import (
     native_dropout,
     segment_reduce,
 )
+from torch_max_backend.lowering.decompositions.cuda import CUDA
 from torch_max_backend.lowering.decompositions.foreach import foreach_decompositions
 from torch_max_backend.lowering.decompositions.fractional_pooling import FRACTIONAL_POOLING
 from torch_max_backend.lowering.decompositions.gradients import GRADIENTS
@@ -23,6 +24,7 @@ DECOMPOSITIONS: dict[OpOverload, Callable[..., Any]] = {
     aten.embedding_renorm.default: embedding_renorm,
     aten.native_dropout.default: native_dropout,
     aten.segment_reduce.default: segment_reduce,
+    **CUDA,
     **foreach_decompositions(),
     **FRACTIONAL_POOLING,
     **GRADIENTS,
