@@ -40,6 +40,7 @@ HOST_ONLY = frozenset(
         "tmb_convolution",
         "tmb_filter_gradient",
         "tmb_image_program",
+        "tmb_layer_norm",
         "tmb_layer_norm_gradient",
         "tmb_matmul",
         "tmb_matvec",

@@ -47,7 +47,7 @@ struct BatchNorm:
         var tasks = task_count(channels, batch * places)
 
         @always_inline
-        def channel(c: Int) {yp, mp, rp, sp, xp, gp, bp, ep, batch, channels, places}:
+        def channel(c: Int) {var}:
             var count = Scalar[T](batch * places)
             var sum = Scalar[T](0)
             for b in range(batch):
@@ -116,7 +116,7 @@ struct BatchNormGradient[training: Bool]:
         var tasks = task_count(channels, 2 * batch * places)
 
         @always_inline
-        def channel(c: Int) {dxp, dgp, dbp, gp, xp, mp, rp, wp, batch, channels, places}:
+        def channel(c: Int) {var}:
             var count = Scalar[T](batch * places)
             var centre = mp[unsafe_offset=c]
             var inverse = rp[unsafe_offset=c]

@@ -487,7 +487,7 @@ struct TurnedFilters:
         var tasks = task_count(rows, inputs * taps)
 
         @always_inline
-        def filter(row: Int) {yp, fp, inputs, outputs, taps}:
+        def filter(row: Int) {var}:
             var group = row // outputs
             for i in range(inputs):
                 var to = yp.unsafe_offset((row * inputs + i) * taps)

@@ -25,7 +25,7 @@ struct Iota:
         var n = output.dim_size(0)
 
         @always_inline
-        def number(i: Int) {p}:
+        def number(i: Int) {var}:
             p[unsafe_offset=i] = Scalar[T](i)
 
         each[target](n, task_count(n, 1), number, ctx)

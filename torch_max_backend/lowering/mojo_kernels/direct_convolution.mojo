@@ -50,25 +50,7 @@ struct DirectConvolution:
         var wp = window.unsafe_ptr()
 
         @always_inline
-        def number(
-            at: Int,
-        ) {
-            xp,
-            fp,
-            yp,
-            pp,
-            wp,
-            one,
-            outputs,
-            channels,
-            groups,
-            depth,
-            height,
-            width,
-            kernel_height,
-            kernel_width,
-            taps,
-        }:
+        def number(at: Int) {var}:
             var s = Images(
                 channels,
                 groups,
@@ -140,9 +122,7 @@ struct DirectFilterGradient:
         var kp = kernel.unsafe_ptr()
 
         @always_inline
-        def number(
-            at: Int,
-        ) {xp, gp, yp, pp, wp, kp, one, columns, outputs, channels, groups, depth, height, width, taps}:
+        def number(at: Int) {var}:
             var s = Images(
                 channels,
                 groups,

@@ -34,7 +34,7 @@ struct DirectMatmul[transposed: Bool]:
         var yp = output.unsafe_ptr()
 
         @always_inline
-        def number(at: Int) {ap, bp, yp, m, n, k}:
+        def number(at: Int) {var}:
             var line = ap.unsafe_offset(at // n * k)
             var matrix = bp.unsafe_offset(at // (m * n) * k * n)
             var total = Scalar[T](0)

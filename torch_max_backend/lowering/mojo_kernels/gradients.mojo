@@ -142,7 +142,7 @@ struct ColumnSums:
         var tasks = task_count(strips, rows * V * W)
 
         @always_inline
-        def sums_of(strip: Int) {yp, xp, rows, n}:
+        def sums_of(strip: Int) {var}:
             var first = strip * V * W
             if first + V * W > n:
                 for c in range(first, n):
@@ -197,7 +197,7 @@ struct NllGradient[of_logits: Bool]:
         var tasks = task_count(rows, 4 * n)
 
         @always_inline
-        def row(r: Int) {yp, xp, gp, cp, n}:
+        def row(r: Int) {var}:
             var to = yp.unsafe_offset(r * n)
             var v = xp.unsafe_offset(r * n if Self.of_logits else 0)
             var g = gp[unsafe_offset=r]

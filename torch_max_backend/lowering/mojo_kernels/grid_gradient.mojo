@@ -159,7 +159,7 @@ struct GridGradient:
         var n = numbers.unsafe_ptr()
 
         @always_inline
-        def sample(batch: Int) {gi, gg, go, ip, gp, n, channels, pixels, points, dims}:
+        def sample(batch: Int) {var}:
             var height = Int(n[unsafe_offset=1])
             var width = Int(n[unsafe_offset=2])
             var mode = Int(n[unsafe_offset=3])

@@ -119,7 +119,7 @@ struct GroupedMatmul[transposed: Bool]:
         var tasks = task_count(rows, k * n)
 
         @always_inline
-        def product_of(r: Int) {xp, mp, ep, yp, n, k, groups}:
+        def product_of(r: Int) {var}:
             var row = xp.unsafe_offset(r * k)
             var out = yp.unsafe_offset(r * n)
             var g = 0

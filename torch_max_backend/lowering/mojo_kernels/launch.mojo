@@ -53,8 +53,9 @@ def each[
 ](count: Int, tasks: Int, body: Body, ctx: DeviceContext) raises:
     """Run `body(i)` for i from 0 to `count` - 1, in any order.
 
-    On the CPU in `tasks` tasks of neighbours; on a GPU each in a thread of its own. The body may
-    capture sizes and pointers, and no memory of the host.
+    On the CPU in `tasks` tasks of neighbours; on a GPU each in a thread of its own. The body
+    captures copies of sizes and pointers (`{var}`), or is a struct that holds them: a reference
+    (`{x}`) is an address of the host's stack, which compiles and which a GPU cannot read.
     """
     if count <= 0:
         return

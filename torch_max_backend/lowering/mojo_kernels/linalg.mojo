@@ -75,7 +75,7 @@ struct LuFactor[pivot: Bool]:
         var ip = info.unsafe_ptr()
 
         @always_inline
-        def matrix(b: Int) {xp, ap, pp, ip, m, n, k}:
+        def matrix(b: Int) {var}:
             var a = ap.unsafe_offset(b * m * n)
             _copy(a, xp.unsafe_offset(b * m * n), m * n)
             var zero = 0
@@ -124,7 +124,7 @@ struct PermuteByPivots[inverse: Bool]:
         var pp = pivots.unsafe_ptr()
 
         @always_inline
-        def matrix(b: Int) {xp, yp, pp, rows, columns, k}:
+        def matrix(b: Int) {var}:
             var y = yp.unsafe_offset(b * rows * columns)
             _copy(y, xp.unsafe_offset(b * rows * columns), rows * columns)
             for step in range(k):
@@ -159,7 +159,7 @@ struct SolveTriangular[upper: Bool, unit: Bool]:
         var yp = output.unsafe_ptr()
 
         @always_inline
-        def matrix(b: Int) {ap, bp, yp, n, columns}:
+        def matrix(b: Int) {var}:
             var m = ap.unsafe_offset(b * n * n)
             var y = yp.unsafe_offset(b * n * columns)
             _copy(y, bp.unsafe_offset(b * n * columns), n * columns)
@@ -208,7 +208,7 @@ struct Cholesky:
         var ip = info.unsafe_ptr()
 
         @always_inline
-        def matrix(b: Int) {xp, yp, ip, n}:
+        def matrix(b: Int) {var}:
             var y = yp.unsafe_offset(b * n * n)
             var source = xp.unsafe_offset(b * n * n)
             for i in range(n):
@@ -258,7 +258,7 @@ struct Geqrf:
         var tp = tau.unsafe_ptr()
 
         @always_inline
-        def matrix(b: Int) {xp, ap, tp, m, n, k}:
+        def matrix(b: Int) {var}:
             var a = ap.unsafe_offset(b * m * n)
             _copy(a, xp.unsafe_offset(b * m * n), m * n)
             for j in range(k):
@@ -309,7 +309,7 @@ struct ApplyReflectors[transpose: Bool]:
         var yp = output.unsafe_ptr()
 
         @always_inline
-        def matrix(b: Int) {vp, tp, cp, yp, m, n, k, columns}:
+        def matrix(b: Int) {var}:
             var v = vp.unsafe_offset(b * m * n)
             var y = yp.unsafe_offset(b * m * columns)
             _copy(y, cp.unsafe_offset(b * m * columns), m * columns)

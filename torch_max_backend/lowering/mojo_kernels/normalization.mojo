@@ -5,7 +5,7 @@ from extensibility import InputTensor, OutputTensor
 from max.gpu.host import DeviceContext
 from std.math import sqrt
 
-from .launch import each, lanes
+from .launch import each, host_only, lanes
 from .lines import TOGETHER, task_count
 
 comptime RUN = 64
@@ -48,7 +48,7 @@ def row_sum[
 
 @always_inline
 def layer_norm[
-    C: DType, T: DType, target: StaticString
+    C: DType, T: DType
 ](
     yp: Pointer[mut=True, Scalar[T], _],
     mp: Pointer[mut=True, Scalar[C], _],
@@ -62,7 +62,7 @@ def layer_norm[
     ctx: DeviceContext,
 ) raises:
     """(x - mean) / sqrt(variance + eps) * gamma + beta of each row, its mean and 1 / sqrt(...)."""
-    comptime W = lanes[C, target]()
+    comptime W = lanes[C, "cpu"]()
     var tasks = task_count(rows, n)
 
     @always_inline
@@ -90,7 +90,7 @@ def layer_norm[
             y[unsafe_offset=j] = v.cast[T]()
             j += 1
 
-    each[target](rows, tasks, row, ctx)
+    each["cpu"](rows, tasks, row, ctx)
 
 
 @extensibility.register("tmb_layer_norm")
@@ -110,7 +110,8 @@ struct LayerNorm:
         eps: InputTensor[dtype=mean.dtype, rank=1, ...],
         ctx: DeviceContext,
     ) raises:
-        layer_norm[mean.dtype, output.dtype, target](
+        host_only["tmb_layer_norm", target]()
+        layer_norm[mean.dtype, output.dtype](
             output.unsafe_ptr(),
             mean.unsafe_ptr(),
             rstd.unsafe_ptr(),
@@ -149,7 +150,7 @@ struct RmsNorm:
         var tasks = task_count(rows, n)
 
         @always_inline
-        def row(r: Int) {yp, xp, gp, ep, n}:
+        def row(r: Int) {var}:
             var p = xp.unsafe_offset(r * n)
             var y = yp.unsafe_offset(r * n)
             var mean = row_sum[True, T, T, W](p, n, 0) / Scalar[T](n)

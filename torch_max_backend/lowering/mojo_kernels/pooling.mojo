@@ -92,7 +92,7 @@ def _max_pool[
     """The maximum and its position in the plane: the last NaN, else the first maximum."""
 
     @always_inline
-    def line(r: Int) {yp, ip, xp, numbers, outer, inner}:
+    def line(r: Int) {var}:
         var window = _read[adaptive](numbers)
         var x = xp.unsafe_offset(r // (outer.depth * outer.height) * inner.count())
         var at = r * outer.width
@@ -147,7 +147,7 @@ def _avg_pool[
     comptime C = wide(T)
 
     @always_inline
-    def line(r: Int) {yp, xp, numbers, outer, inner}:
+    def line(r: Int) {var}:
         var window = _read[adaptive](numbers)
         var x = xp.unsafe_offset(r // (outer.depth * outer.height) * inner.count())
         var at = r * outer.width
@@ -188,7 +188,7 @@ def _avg_pool_backward[
     """Spreads each gradient over its window."""
 
     @always_inline
-    def plane_of(plane: Int) {yp, gp, numbers, outer, inner}:
+    def plane_of(plane: Int) {var}:
         var window = _read[adaptive](numbers)
         var y = yp.unsafe_offset(plane * inner.count())
         for i in range(inner.count()):
@@ -285,7 +285,7 @@ struct MaxPoolBackward:
         comptime dtype = output.dtype
 
         @always_inline
-        def plane_of(plane: Int) {op, gp, ip, elements, count}:
+        def plane_of(plane: Int) {var}:
             var o = op.unsafe_offset(plane * elements)
             for i in range(elements):
                 o[unsafe_offset=i] = Scalar[dtype](0)

@@ -51,7 +51,7 @@ struct CheckedPositions:
         else:
 
             @always_inline
-            def check(i: Int) {sizes, from_, to}:
+            def check(i: Int) {var}:
                 var v = from_[unsafe_offset=i]
                 if v < 0 or v >= sizes[unsafe_offset=0]:
                     abort()

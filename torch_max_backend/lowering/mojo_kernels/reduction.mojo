@@ -37,7 +37,7 @@ struct AMax[largest: Bool]:
             var tasks = task_count(outer, n)
 
             @always_inline
-            def row(r: Int) {xp, yp, n}:
+            def row(r: Int) {var}:
                 var p = xp.unsafe_offset(r * n)
                 var best = p[unsafe_offset=0]
                 var bad = is_nan(best)
@@ -74,7 +74,7 @@ struct AMax[largest: Bool]:
         var tasks = task_count(total, n * W)
 
         @always_inline
-        def block(b: Int) {xp, yp, n, inner, blocks}:
+        def block(b: Int) {var}:
             @always_inline
             def column[width: Int](o: Int, i: Int) {xp, yp, n, inner}:
                 var p = xp.unsafe_offset(o * n * inner + i)
@@ -122,7 +122,7 @@ struct Extremum[largest: Bool]:
         var tasks = task_count(lines, n)
 
         @always_inline
-        def line(r: Int) {xp, vp, ip, n, inner}:
+        def line(r: Int) {var}:
             var p = xp.unsafe_offset(r // inner * n * inner + r % inner)
             var best = p[unsafe_offset=0]
             var where = 0
@@ -161,7 +161,7 @@ struct CumulativeExtremum[largest: Bool]:
         var tasks = task_count(lines, n)
 
         @always_inline
-        def line(r: Int) {xp, vp, ip, n, inner}:
+        def line(r: Int) {var}:
             var base = r // inner * n * inner + r % inner
             var best = xp[unsafe_offset=base]
             var where = 0
@@ -204,7 +204,7 @@ struct Scan[kind: Int]:
         var tasks = task_count(lines, n)
 
         @always_inline
-        def line(r: Int) {xp, yp, n, inner}:
+        def line(r: Int) {var}:
             var base = r // inner * n * inner + r % inner
             var total = xp[unsafe_offset=base].cast[A]()
             yp[unsafe_offset=base] = total.cast[T]()

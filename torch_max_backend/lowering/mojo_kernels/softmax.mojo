@@ -37,7 +37,7 @@ struct Softmax[logarithm: Bool]:
             var tasks = task_count(outer, n * 4)
 
             @always_inline
-            def row(r: Int) {xp, yp, n}:
+            def row(r: Int) {var}:
                 var p = xp.unsafe_offset(r * n)
                 var q = yp.unsafe_offset(r * n)
                 var bads = SIMD[DType.bool, W](fill=False)
@@ -116,7 +116,7 @@ struct Softmax[logarithm: Bool]:
         var tasks = task_count(total_blocks, n * W * 4)
 
         @always_inline
-        def block(b: Int) {xp, yp, n, inner, blocks}:
+        def block(b: Int) {var}:
             @always_inline
             def column[width: Int](base: Int) {xp, yp, n, inner}:
                 var p = xp.unsafe_offset(base)

@@ -140,7 +140,7 @@ struct Mode:
         var ip = indices.unsafe_ptr()
 
         @always_inline
-        def line(r: Int) {xp, pp, vp, ip, n, inner}:
+        def line(r: Int) {var}:
             var base = r // inner * n * inner + r % inner
             var most = 0
             var count = 0
@@ -182,7 +182,7 @@ struct SearchSorted[right: Bool]:
         var tasks = task_count(count, 32)
 
         @always_inline
-        def search(i: Int) {sp, vp, op, n, m, stride}:
+        def search(i: Int) {var}:
             var p = sp.unsafe_offset(i // m * stride)
             var v = vp[unsafe_offset=i]
             var low = 0

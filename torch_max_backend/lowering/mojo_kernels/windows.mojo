@@ -33,7 +33,7 @@ struct Col2Im:
         comptime dtype = output.dtype
 
         @always_inline
-        def sum_plane(plane: Int) {cp, op, w, height, width, windows}:
+        def sum_plane(plane: Int) {var}:
             var kh = Int(w[unsafe_offset=0])
             var kw = Int(w[unsafe_offset=1])
             var dh = Int(w[unsafe_offset=2])
