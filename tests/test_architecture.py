@@ -138,6 +138,7 @@ COVERED_BY = {
     "tools/profiler/table.py": "tools/profiler/test_profile.py",
     "tools/profiler/torch_trace.py": "tools/profiler/test_profile.py",
     "program/__init__.py": "program/test_program.py",
+    "program/foldable_ops.py": "program/passes/test_fold_weight_expressions.py",
     "program/image_layout.py": "program/passes/test_image_programs.py",
     "program/image_weights.py": "program/passes/test_image_programs.py",
     "program/passes/__init__.py": "program/passes/test_run.py",
