@@ -22,6 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tests.gpu.fake_guard import guard_of_cpu
 from tests.lowering.cases import Row
 from tests.testing.graph_of_call import _EXCLUDE, _FUNCTIONALIZE, OpCall, graph_for_max
 from torch_max_backend.compat.max import bytecode_of, in_default_mlir_context
@@ -70,7 +71,7 @@ def trace(call: OpCall, table: Mapping[Any, Any]) -> fx.GraphModule:
         with _EXCLUDE(_FUNCTIONALIZE), FunctionalTensorMode():
             return [from_fun(tensor) for tensor in call([to_fun(tensor) for tensor in tensors])]
 
-    with mode, torch.no_grad():
+    with guard_of_cpu(), mode, torch.no_grad():
         on_gpu = [
             torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=CUDA)
             for t in call.tensors

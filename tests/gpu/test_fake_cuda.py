@@ -22,7 +22,12 @@ from torch_max_backend.lowering import mojo_kernels, on_device
 from torch_max_backend.lowering.registry import decomposition_table
 from torch_max_backend.program import Kind, Mutation, passes
 
-UNTRACEABLE = "PyTorch is not linked with support for cuda"
+UNTRACEABLE = (
+    "PyTorch is not linked with support for cuda",
+    "Torch not compiled with CUDA",
+    "Cannot access accelerator device",
+    "does not require grad",
+)
 """What a PyTorch without CUDA says of rows that need memory of the GPU, or gradients."""
 
 
@@ -58,7 +63,7 @@ def test_rows_are_lowered_or_refused_with_a_reason(kernels: set[str]) -> None:
         try:
             gm = trace(call_of(row), table)
         except RuntimeError as error:
-            assert UNTRACEABLE in str(error), row.id
+            assert any(why in str(error) for why in UNTRACEABLE), row.id
             untraced.append(row.id)
             continue
         try:
