@@ -4,11 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
 import torch
 
-from torch_max_backend.program import Call, Program, Ref, TensorInput, TensorOutput, TensorSpec
+from torch_max_backend.program import (
+    Call,
+    Program,
+    Ref,
+    TensorInput,
+    TensorOutput,
+    TensorSpec,
+    passes,
+)
 from torch_max_backend.program.passes import Step
-from torch_max_backend.tools.explainer.fates import Fate, fates
+from torch_max_backend.tools.explainer.fates import (
+    CONSTANT,
+    OF_WEIGHTS,
+    UNUSED,
+    Fate,
+    fates,
+)
 
 aten = torch.ops.aten
 SPEC = TensorSpec((2,), torch.float32, torch.device("cpu"))
@@ -29,11 +44,11 @@ BEFORE = program(
 )
 
 
-def test_dropped_calls_have_no_heir() -> None:
+@pytest.mark.parametrize("name", [UNUSED, CONSTANT, OF_WEIGHTS])
+def test_dropped_calls_have_no_heir(name: str) -> None:
     after = dataclasses.replace(BEFORE, calls=BEFORE.calls[:3])
-    assert fates([Step("remove_dead_calls", BEFORE, after)], after) == {
-        "d": Fate("remove_dead_calls", None)
-    }
+    assert fates([Step(name, BEFORE, after)], after) == {"d": Fate(name, None)}
+    assert name in [item.name for item in passes.PIPELINE]
 
 
 def test_a_reader_that_became_another_op_is_the_heir() -> None:

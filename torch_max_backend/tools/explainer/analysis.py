@@ -14,7 +14,7 @@ from torch_max_backend.frontend.fx_importer import expression, memory_order
 from torch_max_backend.frontend.support import Reason
 from torch_max_backend.program import TensorInput, TensorSpec
 from torch_max_backend.tools.explainer.dry_run import SeenGraph, SeenNode
-from torch_max_backend.tools.explainer.fates import CONSTANT, UNUSED, Fate, fates
+from torch_max_backend.tools.explainer.fates import CONSTANT, OF_WEIGHTS, UNUSED, Fate, fates
 from torch_max_backend.tools.explainer.report import (
     MAX,
     NOWHERE,
@@ -33,6 +33,7 @@ _SMALL = Reason("too few nodes that MAX could run lie between those that it cann
 _DROPPED = {
     UNUSED: "nothing reads its result",
     CONSTANT: "it depends on no argument, and is computed while compiling",
+    OF_WEIGHTS: "it depends on parameters alone, and is computed when they change",
 }
 
 

@@ -9,6 +9,7 @@ from torch_max_backend.program import Call, Program
 from torch_max_backend.program.passes import Step
 
 UNUSED, CONSTANT = "remove_dead_calls", "fold_constants"
+OF_WEIGHTS = "fold_weight_expressions"
 """The passes that drop calls for good. All others compute them elsewhere."""
 
 
@@ -24,7 +25,7 @@ class Fate:
 def fates(steps: Sequence[Step], final: Program) -> dict[str, Fate]:
     """For each call that is no longer in the program: the last pass that changed it, and its heir.
 
-    1. `remove_dead_calls` and `fold_constants` leave no heir.
+    1. `remove_dead_calls`, `fold_constants` and `fold_weight_expressions` leave no heir.
     2. Elsewhere the heir is found by following the readers of the call, as they were before the
        pass: the first that has become another op, or the new call that a reader now reads.
     """
@@ -44,7 +45,7 @@ def fates(steps: Sequence[Step], final: Program) -> dict[str, Fate]:
             if name in after:
                 continue
             heir = None
-            if step.name not in (UNUSED, CONSTANT):
+            if step.name not in (UNUSED, CONSTANT, OF_WEIGHTS):
                 heir = _heir(name, readers, after, new, results)
             moved[name] = Fate(step.name, heir)
         for name in new & before.keys():

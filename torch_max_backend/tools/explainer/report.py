@@ -13,7 +13,7 @@ from typing import Any
 from torch_max_backend.observe.graph_breaks import GraphBreak
 
 MAX, TORCH, NOWHERE = "MAX", "PyTorch", "nowhere"
-"""Where a node runs. Nowhere: it is computed while compiling, or nothing reads it."""
+"""Where a node runs. Nowhere: it is computed beforehand, or nothing reads it."""
 
 
 @dataclass(frozen=True)
