@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from max.graph import Dim, ops
+from max.graph import DeviceRef, Dim, ops
 
 from torch_max_backend.lowering import constants, promotion, shapes
 from torch_max_backend.lowering.registry import map_to
@@ -184,7 +184,8 @@ def aten_constant_pad_nd(
         return result
     static = [amount for amount in amounts if isinstance(amount, int)]
     if len(static) == len(amounts) and 0 not in shapes.sizes(result):
-        return ops.pad(result, static, value=constants.scalar(value, dtype, self.device))
+        # MAX takes the number on the CPU, wherever the tensor is.
+        return ops.pad(result, static, value=constants.scalar(value, dtype, DeviceRef.CPU()))
     for dim in range(self.rank):
         shape = shapes.sizes(result)
         parts = []
