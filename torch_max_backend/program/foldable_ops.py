@@ -12,27 +12,31 @@ from torch_max_backend.compat.torch import OpOverload, schema_of
 
 aten = torch.ops.aten
 
-MOVING = frozenset(
+RESHAPING = frozenset(
     {
         aten._unsafe_view,
         aten.alias,
-        aten.clone,
         aten.detach,
         aten.expand,
-        aten.permute,
         aten.reshape,
-        aten.select,
-        aten.slice,
-        aten.split,
-        aten.split_with_sizes,
         aten.squeeze,
-        aten.t,
-        aten.transpose,
-        aten.unbind,
         aten.unsqueeze,
         aten.view,
     }
 )
+"""Ops that compute nothing and leave the order of the elements as it is."""
+
+MOVING = RESHAPING | {
+    aten.clone,
+    aten.permute,
+    aten.select,
+    aten.slice,
+    aten.split,
+    aten.split_with_sizes,
+    aten.t,
+    aten.transpose,
+    aten.unbind,
+}
 """Ops that compute nothing: MAX reads their argument at other places."""
 
 _COMPUTING = frozenset(

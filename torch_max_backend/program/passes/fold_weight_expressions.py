@@ -21,9 +21,7 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
-import torch
-
-from torch_max_backend.program.foldable_ops import MOVING, is_foldable
+from torch_max_backend.program.foldable_ops import MOVING, RESHAPING, is_foldable
 from torch_max_backend.program.passes.fold_constants import LIMIT, constant_calls, reads_of_others
 from torch_max_backend.program.program import (
     Call,
@@ -36,23 +34,6 @@ from torch_max_backend.program.program import (
     live_calls,
     with_calls,
 )
-
-aten = torch.ops.aten
-
-
-_FREE = frozenset(
-    {
-        aten._unsafe_view,
-        aten.alias,
-        aten.detach,
-        aten.expand,
-        aten.reshape,
-        aten.squeeze,
-        aten.unsqueeze,
-        aten.view,
-    }
-)
-"""Those of `MOVING` that leave the order of the elements as it is."""
 
 
 def fold_weight_expressions(program: Program) -> Program:
@@ -97,7 +78,7 @@ def _wanted(program: Program, made: Mapping[str, Call]) -> list[tuple[Ref, Tenso
     """The values of weights that others read, without what is free at the end; small ones first."""
     wanted: dict[Ref, TensorSpec] = {}
     for ref, _ in reads_of_others(program, made):
-        while (call := made.get(ref.name)) is not None and call.op.overloadpacket in _FREE:
+        while (call := made.get(ref.name)) is not None and call.op.overloadpacket in RESHAPING:
             ref = call.args[0]
         spec = None if call is None else call.outputs[ref.index or 0]
         if spec is not None and not spec.is_empty and spec.device.type == "cpu":
