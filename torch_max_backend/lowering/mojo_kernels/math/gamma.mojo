@@ -10,7 +10,7 @@ from std.utils.numerics import inf, nan
 from .constants import TINY
 from .exponential import exp, log, pow
 from .libm import libm
-from .trigonometric import tan
+from .trigonometric import sine_of_half_turns
 
 
 @always_inline
@@ -55,8 +55,9 @@ def lgamma[
         var y = (
             (up - 0.5) * log(up) - up + 0.91893853320467274178 + series
         ) - log(product)
-        var fraction = d - m.floor(d)
-        var mirrored = log(pi / m.sin(pi * fraction)) - y
+        var fraction = abs(d - m.trunc(d))
+        var sine = sine_of_half_turns(min(fraction, 1 - fraction))
+        var mirrored = log(pi / sine) - y
         y = isinf(d).select(abs(d), reflected.select(mirrored, y))
         return y.cast[dtype]()
 
@@ -86,7 +87,9 @@ def digamma[
             8.33333333333333333333e-2,
         ]
     ](z)
-    y = reflected.select(y - pi / tan(pi * (d - m.trunc(d))), y)
+    var fraction = abs(d - m.trunc(d))
+    var sine = sine_of_half_turns(min(fraction, 1 - fraction))
+    y = reflected.select(y + pi * sine_of_half_turns(0.5 - fraction) / sine, y)
     var pole = reflected & d.eq(m.trunc(d))
     y = pole.select(nan[DType.float64](), y)
     y = d.eq(0).select(

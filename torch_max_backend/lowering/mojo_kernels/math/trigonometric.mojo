@@ -23,6 +23,15 @@ def tan[
 
 
 @always_inline
+def sine_of_half_turns[
+    dtype: DType, width: SIMDLength, //
+](t: SIMD[dtype, width]) -> SIMD[dtype, width] where dtype.is_floating_point():
+    """The sine of pi t for |t| <= 1/2; the standard library has none in float64 for GPUs."""
+    var x = t * pi
+    return x * polynomial_evaluate[taylor[dtype](1, 21, 2)](-x * x)
+
+
+@always_inline
 def sinh[
     dtype: DType, width: SIMDLength, //
 ](x: SIMD[dtype, width]) -> SIMD[dtype, width] where dtype.is_floating_point():
