@@ -50,20 +50,31 @@ class Filters:
     winograd: bool = False
     """Transformed, for Winograd's algorithm."""
 
-    def matrix(self, sources: tuple[torch.Tensor, ...]) -> torch.Tensor:
-        """[taps * channels in, channels out], or [taps, channels] if it is depthwise.
-
-        Transformed filters have 36 taps.
-        """
-        weight = sources[self.weight].double()
+    def _weight(self, sources: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        """[channels out, channels in, height, width], of this group and tap."""
+        weight = sources[self.weight]
         if weight.dim() == 2:  # of a linear layer
             weight = weight[:, :, None, None]
         if self.tap is not None:
             weight = weight[:, :, self.tap[0], self.tap[1]].t()[:, :, None, None]
+        return weight[self._group]
+
+    @property
+    def _group(self) -> slice:
+        return slice(self.first, None if self.count is None else self.first + self.count)
+
+    def channels(self, sources: tuple[torch.Tensor, ...]) -> int:
+        """How many channels these filters compute."""
+        return self._weight(sources).shape[0]
+
+    def matrix(self, sources: tuple[torch.Tensor, ...], some: slice) -> torch.Tensor:
+        """[taps * channels in, channels out], or [taps, channels] if it is depthwise.
+
+        `some` of the channels out, in float64. Transformed filters have 36 taps.
+        """
+        weight = self._weight(sources)[some].double()
         if self.norm is not None:
-            weight = weight * self.norm.scale(sources)[:, None, None, None]
-        if self.count is not None:
-            weight = weight[self.first : self.first + self.count]
+            weight = weight * self.norm.scale(sources)[self._group][some, None, None, None]
         if self.depthwise:
             return weight[:, 0].flatten(1).t()
         if self.winograd:
@@ -91,6 +102,10 @@ class Channels:
         else:
             values = self.norm.shift(sources, bias)
         return values if self.count is None else values[self.first : self.first + self.count]
+
+
+_AT_ONCE = 1 << 18
+"""Numbers of filters that are packed together."""
 
 
 @dataclass(frozen=True)
@@ -123,18 +138,27 @@ class ImageWeights:
             if isinstance(piece.part, Channels):
                 values = piece.part.values(tensors)
                 to[: values.numel()] = values
-                continue
-            matrix = piece.part.matrix(tensors)
-            columns = matrix.shape[1]
-            panels = -(-columns // self.columns)
-            padded = torch.nn.functional.pad(matrix, (0, panels * self.columns - columns))
-            if piece.part.winograd:
-                shape = (winograd.SPOTS, -1, panels, self.columns)
-                padded = padded.reshape(shape).permute(2, 0, 1, 3)
-            elif not piece.part.depthwise:
-                padded = padded.unflatten(1, (panels, self.columns)).transpose(0, 1)
-            to.copy_(padded.reshape(-1))
+            elif piece.part.depthwise:
+                matrix = piece.part.matrix(tensors, slice(None))
+                to.view(matrix.shape[0], -1)[:, : matrix.shape[1]] = matrix
+            else:
+                self._pack_panels(to, piece.part, tensors)
         return packed
+
+    def _pack_panels(
+        self, to: torch.Tensor, filters: Filters, sources: tuple[torch.Tensor, ...]
+    ) -> None:
+        # Some panels at a time: transformed filters in float64 are eight times as large as the
+        # parameter, and what is allocated for them at once stays with the process.
+        channels = filters.channels(sources)
+        panels = to.view(-(-channels // self.columns), -1, self.columns)
+        together = max(1, _AT_ONCE // panels[0].numel())
+        for first in range(0, len(panels), together):
+            here = panels[first : first + together]
+            begin = first * self.columns
+            matrix = filters.matrix(sources, slice(begin, begin + len(here) * self.columns))
+            for panel, columns in zip(here, matrix.split(self.columns, dim=1), strict=True):
+                panel[:, : columns.shape[1]] = columns
 
 
 def panel_floats(rows: int, channels: int, columns: int) -> int:
