@@ -31,7 +31,7 @@ UNTRACEABLE = (
 """What a PyTorch without CUDA says of rows that need memory of the GPU, or gradients."""
 
 
-REASONS = set(on_device.NOT_ON_GPU.values())
+REASONS = {*on_device.NOT_ON_GPU.values(), on_device.NO_SINE}
 
 
 def _rows() -> list[Row]:

@@ -27,3 +27,13 @@ def test_devices_that_max_has_not() -> None:
     assert on_device.reason(aten.add.Tensor, [torch.device("xpu")]) == (
         "MAX cannot use tensors on xpu"
     )
+
+
+def test_a_sine_of_float64_is_for_cpus() -> None:
+    op, double = aten.sin.default, [torch.float64]
+    assert on_device.reason(op, [CPU], double) is None
+    assert on_device.reason(op, [CUDA], [torch.float32]) is None
+    assert on_device.reason(aten.exp.default, [CUDA], double) is None
+    assert on_device.reason(op, [CUDA], double) == (
+        "it has no GPU form: Mojo has no sine of float64 for GPUs"
+    )

@@ -141,8 +141,9 @@ def _missing_form(node: fx.Node, nodes: Iterable[fx.Node]) -> Reason | None:
     assert isinstance(node.target, OpOverload)
     if MAPPING_TORCH_ATEN_TO_MAX.has_users_lowering(node.target):
         return None
-    found = (tensor.device for item in nodes for tensor in tensors_of(item))
-    missing = on_device.reason(node.target, found)
+    found = [tensor for item in nodes for tensor in tensors_of(item)]
+    devices = {tensor.device for tensor in found}
+    missing = on_device.reason(node.target, devices, {tensor.dtype for tensor in found})
     return None if missing is None else Reason(missing)
 
 

@@ -1,6 +1,6 @@
 """Ops that MAX runs on a CPU and not on a GPU, each with the reason. PyTorch runs them there.
 
-Asked before MAX sees the graph (`frontend/support.py`): a kernel without a GPU form is found here,
+Asked before MAX sees the graph (`frontend/support.py`): an op without a GPU form is found here,
 not by MAX's compiler and never at run time.
 """
 
@@ -39,13 +39,27 @@ NOT_ON_GPU: dict[OpOverloadPacket, str] = {
     own_ops.write_lines: _CPU_OP,
 }
 
+NOT_ON_GPU_IN_FLOAT64: set[OpOverloadPacket] = {
+    aten.cos,
+    aten.sin,
+    aten.sinc,
+    aten.special_spherical_bessel_j0,
+    aten.tan,
+}
+"""Mojo's sine and cosine of float64 do not compile for NVIDIA's GPUs."""
+NO_SINE = "Mojo has no sine of float64 for GPUs"
 
-def reason(op: OpOverload, devices: Iterable[torch.device]) -> str | None:
-    """Why MAX does not run an op on tensors of `devices`; None if it does."""
+
+def reason(
+    op: OpOverload, devices: Iterable[torch.device], dtypes: Iterable[torch.dtype] = ()
+) -> str | None:
+    """Why MAX does not run an op on tensors of `devices` and `dtypes`; None if it does."""
     kinds = {device.type for device in devices}
     if foreign := sorted(kinds - {"cpu", "cuda", "meta"}):
         return f"MAX cannot use tensors on {', '.join(foreign)}"
     if "cuda" not in kinds:
         return None
     missing = NOT_ON_GPU.get(op.overloadpacket)
+    if op.overloadpacket in NOT_ON_GPU_IN_FLOAT64 and torch.float64 in dtypes:
+        missing = NO_SINE
     return None if missing is None else f"it has no GPU form: {missing}"
