@@ -5,7 +5,7 @@
     python -m tests.gpu.compile_graphs sm_90 FOLDER failed   those that failed, once more
 
 A Module has a fixed cost, so CHUNK graphs are one; a Module that fails is halved, until the graph
-that MAX rejects stands alone. Graphs with a product of MAX come last, in Modules of their own: they
+that MAX rejects stands alone. Graphs with a product of MAX are in Modules of their own: they
 cost MAX far more time and memory than others. A run that was stopped goes on where it was.
 """
 
@@ -18,16 +18,18 @@ from pathlib import Path
 
 from tests.gpu.kept_graphs import Kept
 
-CHUNK = 60
+CHUNK = 100
 CHUNK_OF_PRODUCTS = 4
-"""Graphs per Module."""
+"""Graphs per Module: about 10 s of processor time whatever is in it, and up to 5 GB of memory."""
+
+TELLING = ("constraint failed", "LLVM ERROR", "error:")
+"""What the lines of MAX's messages hold that tell most, the best first."""
 
 
 def graphs_in_order(kept: Kept) -> list[str]:
-    """The keys of the graphs, each once, in the order of the rows, but those with products last."""
+    """The keys of the graphs, each once, in the order of the rows."""
     entries = kept.items().values()
-    keys = dict.fromkeys(entry["key"] for entry in entries if "key" in entry)
-    return sorted(keys, key=kept.has_product)
+    return list(dict.fromkeys(entry["key"] for entry in entries if "key" in entry))
 
 
 def _chunks(kept: Kept, keys: Sequence[str]) -> list[list[str]]:
@@ -67,8 +69,10 @@ def _in_child(arch: str, kept: Kept, keys: Sequence[str]) -> str:
 def cause(text: str) -> str:
     """The line of MAX's message that says most."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    telling = [line for line in lines if "error:" in line or "constraint failed" in line]
-    return (telling or lines or ["the process ended without a message"])[-1][:400]
+    for words in TELLING:
+        if telling := [line[line.index(words) :] for line in lines if words in line]:
+            return telling[-1][:400]
+    return (lines or ["the process ended without a message"])[-1][:400]
 
 
 def main(arch: str, folder: str, what: str = "") -> int:

@@ -119,5 +119,12 @@ def test_bodies_of_each_are_found_by_their_names() -> None:
     assert launched_functions(artifact) == {b"tmb_1_launch__L6A_0b1"}
 
 
+def test_the_cause_is_the_constraint_and_not_what_follows_from_it() -> None:
+    said = "error: x\nmath.mojo:2:9: note: constraint failed: no sine\nerror: could not elaborate\n"
+    assert cause(said) == "constraint failed: no sine"
+    assert cause("LLVM ERROR: out of memory\nerror: y\nmore") == "LLVM ERROR: out of memory"
+    assert cause("a\nnote: error: y\nmore") == "error: y"
+
+
 def test_a_crash_without_words_has_a_cause() -> None:
     assert cause("") == "the process ended without a message"
