@@ -75,7 +75,9 @@ def asin[
     comptime if on_libm[dtype]():
         return libm["asin"](x)
     else:
-        return abs(x).le(1).select(m.asin(x), nan[dtype]())
+        # The standard library's asin and acos do not compile for GPUs.
+        var angle = 2 * atan(x / (1 + sqrt((1 - x) * (1 + x))))
+        return abs(x).le(1).select(angle, nan[dtype]())
 
 
 @always_inline
@@ -85,7 +87,8 @@ def acos[
     comptime if on_libm[dtype]():
         return libm["acos"](x)
     else:
-        return abs(x).le(1).select(m.acos(x), nan[dtype]())
+        var angle = 2 * atan(sqrt((1 - x) / (1 + x)))
+        return abs(x).le(1).select(angle, nan[dtype]())
 
 
 @always_inline
