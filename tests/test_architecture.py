@@ -140,7 +140,6 @@ COVERED_BY = {
     "program/__init__.py": "program/test_program.py",
     "program/foldable_ops.py": "program/passes/test_fold_weight_expressions.py",
     "program/image_layout.py": "program/passes/test_image_programs.py",
-    "program/image_weights.py": "program/passes/test_image_programs.py",
     "program/passes/__init__.py": "program/passes/test_run.py",
     "program/passes/chains.py": "program/passes/test_group_products.py",
     "program/passes/image_calls.py": "program/passes/test_image_programs.py",

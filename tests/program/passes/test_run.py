@@ -16,8 +16,8 @@ from torch_max_backend.flags import Options
 from torch_max_backend.program import Kind, Program, passes
 
 FIRST = ["remove_dead_calls", "fill_uniform", "fold_constants"]
-ALWAYS = [*FIRST, "fuse_cross_entropy"]
-INFERENCE = [*FIRST, "causal_masks", "fuse_cross_entropy"]
+ALWAYS = [*FIRST, "join_slices", "fuse_cross_entropy"]
+INFERENCE = [*FIRST, "causal_masks", "join_slices", "fuse_cross_entropy"]
 FUSIONS = ["fuse_rms_norm", "fuse_gelu", "share_heads", "write_in_place", "fuse_updates"]
 PACKING = [
     *["image_programs", "pack_weights", "group_products", "fuse_epilogues"],
