@@ -3,12 +3,16 @@
 `launched.mojo` launches two bodies. One captures copies (`{var}`), as all bodies of our kernels do.
 The other captures a reference: its code follows an address of the host's stack. That is what the
 checks are to find.
+
+`pointwise.mojo` launches our pointwise kernels. A function that no GPU has shows here: the compiler
+does not select it, or the code calls what is not there.
 """
 
 from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,19 +20,26 @@ import pytest
 from torch_max_backend.lowering import mojo_kernels
 
 SOURCE = Path(__file__).with_name("launched.mojo")
+POINTWISE = Path(__file__).with_name("pointwise.mojo")
 KINDS = {"sm_80": "ptx", "sm_90": "ptx", "gfx942": "amdgcn"}
 
+ON_HOSTS = {"AiryAi", "BesselJ0", "BesselJ1", "BesselY0", "BesselY1", "FrexpMantissa"}
+"""Kernels that call the C library."""
+INTEGERS_ALONE = r"Bitwise|.*Position"
+MODULES = ("pointwise", "pointwise_binary", "special")
 
-def _emitted(arch: str, folder: Path) -> list[str]:
+
+def _emitted(arch: str, folder: Path, source: Path = SOURCE) -> list[str]:
     """The assembly of each launched function."""
     from mojo.run import subprocess_run_mojo
 
     command = ["build", "--emit", "asm", "--target-accelerator", arch]
-    command += ["-I", str(mojo_kernels.SOURCES.parent), str(SOURCE), "-o", str(folder / "host.s")]
+    command += ["-I", str(mojo_kernels.SOURCES.parent), str(source), "-o", str(folder / "host.s")]
     try:
-        subprocess_run_mojo(command, capture_output=True, check=True)
+        ended = subprocess_run_mojo(command, capture_output=True, check=True)
     except subprocess.CalledProcessError as error:
         raise AssertionError(error.stderr.decode(errors="replace")) from error
+    assert b"error:" not in ended.stderr  # for AMD, a missing function does not end the compiler
     files = sorted(folder.glob(f"host_*.{KINDS[arch]}"))
     assert all("launch__Launched" in file.name for file in files)
     return [file.read_text() for file in files]
@@ -98,6 +109,40 @@ def test_code_for_amd(tmp_path: Path) -> None:
     assert guard and memory and min(memory) > guard.end()
     addresses = re.findall(r"s_load_dwordx2", code)
     assert len(addresses) < len(re.findall(r"s_load_dwordx2", reference))
+
+
+def _launches() -> Iterator[str]:
+    """A line of Mojo for each pointwise kernel and dtype, but those of two results' dtypes."""
+    for module in MODULES:
+        text = (mojo_kernels.SOURCES / f"{module}.mojo").read_text()
+        kernels = re.findall(r"^struct (\w+)\((\w+)\):", text, re.M)
+        assert len(kernels) == text.count("@extensibility.register(")
+        for kernel, kind in kernels:
+            dtypes = [] if re.match(INTEGERS_ALONE, kernel) else ["float32", "float64"]
+            dtypes += ["int32", "int64"] * (kind in ("Binary", "ElementwiseUnaryOp"))
+            if kernel == "Tan":
+                dtypes.remove("float64")  # as `on_device.NOT_ON_GPU_IN_FLOAT64` says
+            if kernel not in ON_HOSTS and "Mixed" not in kind:
+                yield from (f"    launch[{module}.{kernel}, DType.{d}](ctx)\n" for d in dtypes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_90", "gfx942"])
+def test_pointwise_kernels_call_only_what_is_there(arch: str, tmp_path: Path) -> None:
+    launches = list(_launches())
+    source = tmp_path / "all.mojo"
+    source.write_text(POINTWISE.read_text() + "".join(launches))
+    codes = _emitted(arch, tmp_path, source)
+    assert len(codes) == len(launches) > 150
+    for code in codes:
+        if arch == "sm_90":
+            called = re.findall(r"\bcall(?:\.uni)?\s+(?:\(\w+\), )?(\w+)", code)
+            defined = re.findall(r"^\.func .*?(\w+)\($", code, re.M)
+            assert ".extern" not in code and len(called) == len(re.findall(r"\bcall\b", code))
+        else:
+            called = re.findall(r"(\w+)@(?:rel32|gotpcrel32)@lo", code)
+            defined = re.findall(r"^(\w+):", code, re.M)
+        assert set(called) <= set(defined)
 
 
 def test_every_body_of_our_kernels_captures_copies() -> None:
