@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.gpu.kept_graphs import Kept
 
 CHUNK = 100
-CHUNK_OF_PRODUCTS = 4
+CHUNK_OF_PRODUCTS = 2
 """Graphs per Module: about 10 s of processor time whatever is in it, and up to 5 GB of memory."""
 
 TELLING = ("constraint failed", "LLVM ERROR", "error:")
