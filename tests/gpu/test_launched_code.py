@@ -127,7 +127,7 @@ def _launches() -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["sm_90", "gfx942"])
+@pytest.mark.parametrize("arch", KINDS)
 def test_pointwise_kernels_call_only_what_is_there(arch: str, tmp_path: Path) -> None:
     launches = list(_launches())
     source = tmp_path / "all.mojo"
@@ -135,7 +135,7 @@ def test_pointwise_kernels_call_only_what_is_there(arch: str, tmp_path: Path) ->
     codes = _emitted(arch, tmp_path, source)
     assert len(codes) == len(launches) > 150
     for code in codes:
-        if arch == "sm_90":
+        if KINDS[arch] == "ptx":
             called = re.findall(r"\bcall(?:\.uni)?\s+(?:\(\w+\), )?(\w+)", code)
             defined = re.findall(r"^\.func .*?(\w+)\($", code, re.M)
             assert ".extern" not in code and len(called) == len(re.findall(r"\bcall\b", code))
