@@ -22,13 +22,22 @@ dtype. **Nothing here has run on a GPU.**
 
 - *lowered*: the op's graph on `cuda:0` is a MAX graph. Of the others the reason is below.
 - A column of a GPU has the rows that MAX compiled for it, of those that were tried. `-`: none
-  was tried.
+  was tried. Those tried come first in a random order of all rows.
+- Rows whose graphs are equal share one, which is compiled once. *Processor time* is that of the
+  Modules that compiled.
 """
+
+
+NAME = 60
+"""Characters of an op's name; a row of many ops has all of their names."""
 
 
 def op_of(item: str) -> str:
     """The op of a row's id: `table-number-op-dtype`."""
-    return item.split("-", 2)[2].rsplit("-", 1)[0]
+    name = item.split("-", 2)[2].rsplit("-", 1)[0]
+    for words in ("built-in function ", "built-in method ", "function ", " of type object"):
+        name = name.replace(words, "")
+    return name if len(name) <= NAME else name[: NAME - 4] + " ..."
 
 
 def architectures(kept: Kept) -> list[str]:
@@ -51,7 +60,7 @@ def page(kept: Kept) -> str:
     """The page: totals, why rows are not lowered, what MAX rejected, and a line per op."""
     items, archs = kept.items(), architectures(kept)
     by_arch = {arch: outcomes(kept, arch) for arch in archs}
-    parts = [HEAD, _totals(items, by_arch), _reasons(items)]
+    parts = [HEAD, _totals(kept, by_arch), _reasons(items)]
     parts += [_rejected(kept, arch, items) for arch in archs]
     return "\n".join([*parts, _ops(items, by_arch)])
 
@@ -61,15 +70,20 @@ def _table(head: list[str], lines: list[list[str]]) -> str:
     return "".join("| " + " | ".join(line) + " |\n" for line in [head, rule, *lines])
 
 
-def _totals(items: Mapping[str, Any], by_arch: Mapping[str, Mapping[str, str]]) -> str:
-    lowered = sum("key" in entry for entry in items.values())
-    lines = [["all", str(len(items)), "", ""], ["lowered", str(lowered), "", ""]]
+def _totals(kept: Kept, by_arch: Mapping[str, Mapping[str, str]]) -> str:
+    items = kept.items()
+    lowered = [entry["key"] for entry in items.values() if "key" in entry]
+    lines = [["all", str(len(items)), *[""] * 4]]
+    lines += [["lowered", str(len(lowered)), str(len(set(lowered))), *[""] * 3]]
     for arch, found in by_arch.items():
-        counts = Counter(found.values())
-        tried = len(found)
-        share = f"{100 * counts['compiled'] / tried:.1f} %"
-        lines.append([f"tried for `{arch}`", str(tried), str(counts["compiled"]), share])
-    return "## Totals\n\n" + _table(["rows", "", "compiled", "of those tried"], lines)
+        done = sum(outcome == "compiled" for outcome in found.values())
+        known = {key: entry for key, entry in kept.compiled(arch).items() if key in lowered}
+        seconds = sum(entry.get("seconds", 0) for entry in known.values())
+        share = f"{100 * done / len(found):.1f} %" if found else ""
+        counts = [str(len(found)), str(len(known)), str(done), share, f"{seconds:.0f} s"]
+        lines.append([f"tried for `{arch}`", *counts])
+    head = ["", "rows", "graphs", "rows compiled", "of those tried", "processor time"]
+    return "## Totals\n\n" + _table(head, lines)
 
 
 def _reasons(items: Mapping[str, Any]) -> str:
