@@ -37,6 +37,7 @@ def op_of(item: str) -> str:
     name = item.split("-", 2)[2].rsplit("-", 1)[0]
     for words in ("built-in function ", "built-in method ", "function ", " of type object"):
         name = name.replace(words, "")
+    name = name.rstrip(">")
     return name if len(name) <= NAME else name[: NAME - 4] + " ..."
 
 
