@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -37,3 +39,11 @@ def test_a_sine_of_float64_is_for_cpus() -> None:
     assert on_device.reason(op, [CUDA], double) == (
         "it has no GPU form: Mojo has no sine of float64 for GPUs"
     )
+
+
+def test_the_page_on_gpus_names_the_ops_that_pytorch_runs_there() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text()
+    missing = set(on_device.NOT_ON_GPU_IN_FLOAT64)
+    missing |= {op for op, why in on_device.NOT_ON_GPU.items() if why == on_device.LIBM}
+    assert len(missing) == 11
+    assert not [op for op in missing if f"`{op.__name__}`" not in page]

@@ -16,17 +16,17 @@ from torch_max_backend.program import own_ops
 aten = torch.ops.aten
 
 _CPU_OP = "it is an op for CPUs"
-_LIBM = "its kernel calls the C library"
+LIBM = "its kernel calls the C library"
 
 NOT_ON_GPU: dict[OpOverloadPacket, str] = {
     aten._scaled_dot_product_flash_attention_for_cpu: _CPU_OP,
     aten._scaled_dot_product_flash_attention_for_cpu_backward: _CPU_OP,
-    aten.frexp: _LIBM,
-    aten.special_airy_ai: _LIBM,
-    aten.special_bessel_j0: _LIBM,
-    aten.special_bessel_j1: _LIBM,
-    aten.special_bessel_y0: _LIBM,
-    aten.special_bessel_y1: _LIBM,
+    aten.frexp: LIBM,
+    aten.special_airy_ai: LIBM,
+    aten.special_bessel_j0: LIBM,
+    aten.special_bessel_j1: LIBM,
+    aten.special_bessel_y0: LIBM,
+    aten.special_bessel_y1: LIBM,
     own_ops.image_program: _CPU_OP,
     own_ops.matvec: _CPU_OP,
     own_ops.matvec_gated: _CPU_OP,
