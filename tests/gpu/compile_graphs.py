@@ -3,6 +3,7 @@
     python -m tests.gpu.compile_graphs sm_90 FOLDER          all that was lowered into the folder
     python -m tests.gpu.compile_graphs sm_90 FOLDER 200      the first 200 graphs
     python -m tests.gpu.compile_graphs sm_90 FOLDER failed   those that failed, once more
+    python -m tests.gpu.compile_graphs sm_90 FOLDER instantiate   see `compile_module.instantiate`
 
 A Module has a fixed cost, so CHUNK graphs are one; a Module that fails is halved, until the graph
 that MAX rejects stands alone. Graphs with a product of MAX are in Modules of their own: they
@@ -56,6 +57,15 @@ def compile_all(arch: str, kept: Kept, keys: Sequence[str]) -> None:
             chunks[:0] = [left[:half], left[half:]]
 
 
+def instantiate_all(arch: str, kept: Kept, keys: Sequence[str]) -> None:
+    """Instantiate the kernels of the graphs that were not compiled; print what is rejected."""
+    known = {*kept.compiled(arch), *kept.compiled(f"{arch}.instantiated")}
+    for chunk in _chunks(kept, [key for key in keys if key not in known]):
+        said = _in_child(arch, kept, ["instantiate", *chunk])
+        if chunk[0] not in kept.compiled(f"{arch}.instantiated"):
+            print(said, flush=True)
+
+
 def _in_child(arch: str, kept: Kept, keys: Sequence[str]) -> str:
     """Compile a Module in a process of its own: virtual devices hold for a whole process."""
     command = [sys.executable, "-m", "tests.gpu.compile_module", arch, str(kept.folder), *keys]
@@ -78,6 +88,9 @@ def cause(text: str) -> str:
 def main(arch: str, folder: str, what: str = "") -> int:
     kept = Kept(Path(folder))
     keys = graphs_in_order(kept)
+    if what == "instantiate":
+        instantiate_all(arch, kept, keys)
+        return 0
     if what == "failed":
         failed = {k for k, entry in kept.compiled(arch).items() if entry["outcome"] == "failed"}
         kept.forget(arch, failed)

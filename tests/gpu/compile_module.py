@@ -2,6 +2,7 @@
 
     python -m tests.gpu.compile_module sm_90 FOLDER KEY...     graphs that `lower_rows` wrote
     python -m tests.gpu.compile_module sm_90 FOLDER refusal    a CPU kernel, which is rejected
+    python -m tests.gpu.compile_module sm_90 FOLDER instantiate KEY...
 
 Like the child of the engine, it imports MAX and not PyTorch.
 """
@@ -23,6 +24,7 @@ APIS = {"sm_": "cuda", "gfx": "hip", "apple": "metal", "metal": "metal"}
 PROCESSOR_SECONDS = 3600
 MEMORY = 7 << 30
 """A compiler that takes more of either is ended, and its Module is halved."""
+NO_SINE = "constraint failed: DType.float64 is not supported for sin on NVIDIA GPU"
 
 
 def pretend(arch: str) -> None:
@@ -37,8 +39,7 @@ def pretend(arch: str) -> None:
 
 def compile_module(arch: str, kept: Kept, keys: Sequence[str]) -> int:
     """Compile graphs as one Module and note what became of them; print MAX's message if not."""
-    resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_SECONDS, PROCESSOR_SECONDS))
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    _limit()
     pretend(arch)
     packages = [kept.kernels.read_text()]
     start = time.process_time()
@@ -58,6 +59,50 @@ def compile_module(arch: str, kept: Kept, keys: Sequence[str]) -> int:
         f"{len(reply['artifact']) >> 10} KiB, {len(launched)} bodies of `each`"
     )
     return 0
+
+
+def instantiate(arch: str, kept: Kept, keys: Sequence[str]) -> int:
+    """Have MAX instantiate the kernels of graphs for an NVIDIA GPU, and compile none of them.
+
+    It stops because of a graph that it rejects, which is put beside them. That takes a fifth of
+    the time, and shows the constraints that fail, but not what LLVM would reject.
+    """
+    _limit()
+    pretend(arch)
+    packages = [kept.kernels.read_text()]
+    start = time.process_time()
+    job = compile_worker.Job(
+        [float64_graph("sin", "sine"), *(kept.path(key).read_bytes() for key in keys)], packages
+    )
+    reply = compile_worker.do(job, compile_worker.compiler())
+    errors = "\n".join(reply["rejected"]).split("error: function instantiation failed")[1:]
+    others = [error for error in errors if NO_SINE not in error]
+    print(f"{len(keys)} graphs for {arch}: {time.process_time() - start:.0f} s of processor time")
+    if not errors or others:
+        print("\n".join(others or reply["rejected"]), file=sys.stderr)
+        return 1
+    for key in keys:
+        kept.note_compiled(f"{arch}.instantiated", key, "instantiated")
+    return 0
+
+
+def float64_graph(function: str, name: str) -> bytes:
+    """A graph on a GPU as MLIR: `function` of MAX, of float64; NVIDIA's have no "sin" and "cos"."""
+    from max.dtype import DType
+    from max.graph import DeviceRef, Graph, Module, TensorType, ops
+
+    from torch_max_backend.compat.max import bytecode_of
+
+    module = Module()
+    type_ = TensorType(DType.float64, [4], DeviceRef.GPU(0))
+    with Graph(name, input_types=[type_], module=module) as graph:
+        graph.output(getattr(ops, function)(graph.inputs[0].tensor))
+    return bytecode_of(module)
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (PROCESSOR_SECONDS, PROCESSOR_SECONDS))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
 
 
 def refusal(arch: str, kept: Kept) -> str:
@@ -92,6 +137,8 @@ def main(arch: str, folder: str, *keys: str) -> int:
     if keys == ("refusal",):
         print(refusal(arch, kept))
         return 0
+    if keys[0] == "instantiate":
+        return instantiate(arch, kept, keys[1:])
     return compile_module(arch, kept, keys)
 
 

@@ -43,7 +43,8 @@ def op_of(item: str) -> str:
 
 def architectures(kept: Kept) -> list[str]:
     """The GPUs of which something is known."""
-    files = {file.stem for file in kept.folder.glob("*.jsonl")} - {"lowered"}
+    files = {file.stem for file in kept.folder.glob("*.jsonl") if "." not in file.stem}
+    files -= {"lowered"}
     return sorted(files, key=lambda arch: (not arch.startswith("sm_90"), arch))
 
 

@@ -12,7 +12,7 @@ import torch
 
 from tests.gpu import compile_graphs
 from tests.gpu.compile_graphs import cause, compile_all, graphs_in_order
-from tests.gpu.compile_module import launched_functions
+from tests.gpu.compile_module import float64_graph, launched_functions
 from tests.gpu.kept_graphs import PLACEHOLDER, Kept
 from tests.gpu.lower_rows import lower, shuffled
 from tests.lowering.test_ops import ROWS
@@ -58,6 +58,20 @@ def test_a_cpu_kernel_is_rejected_by_its_name(tmp_path: Path) -> None:
     lower(kept, [])
     ended = _module("sm_90", kept, "refusal")
     assert "tmb_matmul has no GPU form" in ended.stdout, ended.stderr
+
+
+@pytest.mark.slow
+def test_a_constraint_that_fails_is_seen_without_compiling(tmp_path: Path) -> None:
+    """Of three graphs one has a cosine of float64; the other two pass without it."""
+    kept = Kept(tmp_path)
+    lower(kept, [row for row in ROWS if row.id in {POINTWISE[0], LAUNCHED}])
+    good = graphs_in_order(kept)
+    bad = kept.keep(float64_graph("cos", PLACEHOLDER))
+    ended = _module("sm_90", kept, "instantiate", *good, bad)
+    assert ended.returncode == 1 and "not supported for cos" in ended.stderr
+    assert not kept.compiled("sm_90.instantiated")
+    assert _module("sm_90", kept, "instantiate", *good).returncode == 0
+    assert set(kept.compiled("sm_90.instantiated")) == set(good)
 
 
 @pytest.mark.slow
