@@ -6,24 +6,14 @@ What follows the product is applied to a panel's results before they are stored 
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
-from std.sys.info import simd_width_of, size_of
+from std.sys.info import simd_width_of
 
 from .epilogue import MULTIPLY, NONE, finish
 from .launch import host_only
 from .shares import each_share
-from .tiles import DEPTH, GRAIN, ROWS_TOGETHER, TASKS, TILE, interleave, multiply
-
-comptime COPIED = 32 * 1024
-"""Numbers of the left operand that a task interleaves."""
-
-comptime FEW = 4 * TILE
-"""With so few rows, interleaving the left operand costs more than it saves."""
-
-comptime APART = 4096
-"""Rows so many bytes apart compete for the same lines of the L1 cache."""
+from .tiles import DEPTH, GRAIN, ROWS_TOGETHER, multiply
 
 comptime SHARE = 48
 """Rows per core from which on the rows are divided: with fewer, each core would read all panels for
@@ -32,25 +22,11 @@ too little."""
 
 @fieldwise_init
 struct Sizes(ImplicitlyCopyable, TrivialRegisterPassable):
-    """Rows and depth of a product, the rows of a panel, and how many tiles the rows are.
-
-    `in_place`: the left operand is read where it is.
-    """
+    """Rows and depth of a product, and the rows of a panel."""
 
     var m: Int
     var k: Int
     var lines: Int
-    var tiles: Int
-    var in_place: Bool
-
-    @staticmethod
-    def of[T: DType](m: Int, k: Int, lines: Int) -> Self:
-        var in_place = m <= FEW or k * size_of[T]() % APART != 0
-        return Self(m, k, lines, (m + TILE - 1) // TILE, in_place)
-
-    def interleaved(self) -> Int:
-        """Numbers of the interleaved left operand."""
-        return 1 if self.in_place else self.tiles * TILE * self.k
 
 
 @always_inline
@@ -59,95 +35,62 @@ def _divide[
 ](s: Sizes, panels: Int, columns: Int, body: Body):
     """Run `body(row, rows, first, last)` for blocks of rows and panels from `first` to `last`.
 
-    A share is a part of the rows and all panels, or all rows and a part of the panels. A block
-    begins with a tile; all panels are used for a block before the next one.
+    A share is a part of the rows and all panels, or all rows and a part of the panels. All panels
+    are used for a block before the next one.
     """
     var threads = max(1, min(parallelism_level(None), s.m * columns * s.k // GRAIN))
     var tall = threads if s.m >= threads * SHARE else 1
     var wide = threads // tall
-    var most = (s.tiles + tall - 1) // tall * TILE
+    var most = (s.m + tall - 1) // tall
     var blocks = (most + ROWS_TOGETHER - 1) // ROWS_TOGETHER
     var part = (panels + wide - 1) // wide
 
     @always_inline
     def units(share: Int, first: Int, last: Int) {body, s, panels, tall, wide, blocks, part}:
-        var begin = s.tiles * (share % tall) // tall
-        var tiles = s.tiles * (share % tall + 1) // tall - begin
+        var begin = s.m * (share % tall) // tall
+        var rows = s.m * (share % tall + 1) // tall - begin
         var left = share // tall * part
         var count = min(part, panels - left)
         for unit in range(first, last):
             var block = unit // part
             var panel = unit % part
-            var low = (begin + tiles * block // blocks) * TILE
-            var high = min(s.m, (begin + tiles * (block + 1) // blocks) * TILE)
+            var low = begin + rows * block // blocks
+            var high = begin + rows * (block + 1) // blocks
             if high > low and panel < count:
                 body(low, high - low, left + panel, left + panel + 1)
 
     each_share(threads, blocks * part, 1, units)
 
 
-def _interleave_all[
-    T: DType
-](ap: Pointer[mut=True, Scalar[T], _], xp: Pointer[Scalar[T], _], s: Sizes):
-    """The left operand, depth after depth, tile after tile, each interleaved."""
-    if s.in_place:
-        return
-    var copiers = max(1, min(parallelism_level(None), s.m * s.k // COPIED))
-
-    def copy(t: Int) {xp, ap, s, copiers}:
-        for tile in range(s.tiles * t // copiers, s.tiles * (t + 1) // copiers):
-            var first = tile * TILE
-            for start in range(0, s.k, DEPTH):
-                var depth = min(DEPTH, s.k - start)
-                interleave(
-                    ap.unsafe_offset(start * s.tiles * TILE + first * depth),
-                    xp.unsafe_offset(first * s.k + start),
-                    min(TILE, s.m - first),
-                    s.k,
-                    depth,
-                )
-
-    if copiers == 1:
-        copy(0)
-    else:
-        sync_parallelize(copy, copiers)
-
-
+@always_inline
 def _panel[
     N: Int, W: Int, T: DType
 ](
     xp: Pointer[Scalar[T], _],
-    ap: Pointer[Scalar[T], _],
     panel: Pointer[Scalar[T], _],
     s: Sizes,
-    block: Int,
+    row: Int,
     rows: Int,
     sums: Pointer[mut=True, Scalar[T], _],
 ):
-    """`rows` rows from `block` on, times a panel: `sums` is [rows, N].
-
-    The left operand is `ap`, interleaved, or `xp`.
-    """
+    """`rows` rows of `xp` from `row` on, times a panel: `sums` is [rows, N]."""
     for start in range(0, max(s.k, 1), DEPTH):
-        var depth = min(DEPTH, s.k - start)
-        var right = panel.unsafe_offset(start * N)
-        if s.in_place:
-            var left = xp.unsafe_offset(block * s.k + start)
-            multiply[False, N // W, W, T, fetches=True](
-                rows, left, s.k, depth, right, sums, N, start > 0
-            )
-        else:
-            var left = ap.unsafe_offset(start * s.tiles * TILE + block * depth)
-            multiply[True, N // W, W, T, fetches=True](
-                rows, left, depth, depth, right, sums, N, start > 0
-            )
+        multiply[False, N // W, W, T, fetches=True](
+            rows,
+            xp.unsafe_offset(row * s.k + start),
+            s.k,
+            min(DEPTH, s.k - start),
+            panel.unsafe_offset(start * N),
+            sums,
+            N,
+            start > 0,
+        )
 
 
 def _panels[
     N: Int, T: DType
 ](
     xp: Pointer[Scalar[T], _],
-    ap: Pointer[Scalar[T], _],
     bp: Pointer[Scalar[T], _],
     yp: Pointer[mut=True, Scalar[T], _],
     n: Int,
@@ -167,7 +110,7 @@ def _panels[
     for p in range(first, last):
         var panel = bp.unsafe_offset(p * s.lines * N)
         var at = row * n + p * N
-        _panel[N, W](xp, ap, panel, s, row, rows, sums)
+        _panel[N, W](xp, panel, s, row, rows, sums)
         finish[N, W](
             activation,
             rows,
@@ -205,7 +148,7 @@ struct PackedMatmul[columns: Int]:
         host_only["tmb_packed_matmul", target]()
         comptime T = output.dtype
         comptime N = Self.columns
-        var s = Sizes.of[T](x.dim_size(0), x.dim_size(1), panels.dim_size(1))
+        var s = Sizes(x.dim_size(0), x.dim_size(1), panels.dim_size(1))
         var n = output.dim_size(1)
         var count = panels.dim_size(0)
         var xp = x.unsafe_ptr()
@@ -214,20 +157,16 @@ struct PackedMatmul[columns: Int]:
         var op = other.unsafe_ptr()
         var activation = Int(how.unsafe_ptr()[unsafe_offset=0])
         var combined = Int(how.unsafe_ptr()[unsafe_offset=1])
-        var left = List[Scalar[T]](unsafe_uninit_length=s.interleaved())
-        var ap = left.unsafe_ptr()
-        _interleave_all(ap, xp, s)
 
         @always_inline
         def some(
             row: Int, rows: Int, first: Int, last: Int
-        ) {xp, ap, bp, yp, op, n, s, activation, combined}:
+        ) {xp, bp, yp, op, n, s, activation, combined}:
             _panels[N](
-                xp, ap, bp, yp, n, s, row, rows, first, last, activation, op, combined
+                xp, bp, yp, n, s, row, rows, first, last, activation, op, combined
             )
 
         _divide(s, count, n, some)
-        _ = left^
 
 
 @extensibility.register("tmb_packed_matmul_group")
@@ -251,7 +190,7 @@ struct PackedMatmulGroup[columns: Int]:
         host_only["tmb_packed_matmul_group", target]()
         comptime T = first.dtype
         comptime N = Self.columns
-        var s = Sizes.of[T](x.dim_size(0), x.dim_size(1), panels.dim_size(1))
+        var s = Sizes(x.dim_size(0), x.dim_size(1), panels.dim_size(1))
         var n0 = first.dim_size(1)
         var n1 = second.dim_size(1)
         var n2 = third.dim_size(1)
@@ -263,21 +202,17 @@ struct PackedMatmulGroup[columns: Int]:
         var y0 = first.unsafe_ptr()
         var y1 = second.unsafe_ptr()
         var y2 = third.unsafe_ptr()
-        var left = List[Scalar[T]](unsafe_uninit_length=s.interleaved())
-        var ap = left.unsafe_ptr()
-        _interleave_all(ap, xp, s)
 
         @always_inline
         def some(
             row: Int, rows: Int, low: Int, high: Int
-        ) {ap, xp, bp, y0, y1, y2, n0, n1, n2, p0, p1, s}:
+        ) {xp, bp, y0, y1, y2, n0, n1, n2, p0, p1, s}:
             var step = s.lines * N
             _panels[N](
-                xp, ap, bp, y0, n0, s, row, rows, min(low, p0), min(high, p0), NONE, xp, NONE
+                xp, bp, y0, n0, s, row, rows, min(low, p0), min(high, p0), NONE, xp, NONE
             )
             _panels[N](
                 xp,
-                ap,
                 bp.unsafe_offset(p0 * step),
                 y1,
                 n1,
@@ -292,7 +227,6 @@ struct PackedMatmulGroup[columns: Int]:
             )
             _panels[N](
                 xp,
-                ap,
                 bp.unsafe_offset(p1 * step),
                 y2,
                 n2,
@@ -307,7 +241,6 @@ struct PackedMatmulGroup[columns: Int]:
             )
 
         _divide(s, count, n0 + n1 + n2, some)
-        _ = left^
 
 
 @extensibility.register("tmb_packed_matmul_gated")
@@ -328,21 +261,18 @@ struct PackedMatmulGated[columns: Int]:
         comptime T = output.dtype
         comptime W = simd_width_of[T]()
         comptime N = Self.columns
-        var s = Sizes.of[T](x.dim_size(0), x.dim_size(1), panels.dim_size(1))
+        var s = Sizes(x.dim_size(0), x.dim_size(1), panels.dim_size(1))
         var n = output.dim_size(1)
         var count = panels.dim_size(0) // 2
         var xp = x.unsafe_ptr()
         var bp = panels.unsafe_ptr()
         var yp = output.unsafe_ptr()
         var activation = Int(how.unsafe_ptr()[unsafe_offset=0])
-        var left = List[Scalar[T]](unsafe_uninit_length=s.interleaved())
-        var ap = left.unsafe_ptr()
-        _interleave_all(ap, xp, s)
 
         @always_inline
         def some(
             row: Int, rows: Int, first: Int, last: Int
-        ) {ap, xp, bp, yp, n, s, activation}:
+        ) {xp, bp, yp, n, s, activation}:
             var scratch = List[Scalar[T]](unsafe_uninit_length=rows * N)
             var gated = List[Scalar[T]](unsafe_uninit_length=rows * N)
             var sums = scratch.unsafe_ptr()
@@ -351,7 +281,7 @@ struct PackedMatmulGated[columns: Int]:
                 var gate = bp.unsafe_offset(2 * p * s.lines * N)
                 var up = gate.unsafe_offset(s.lines * N)
                 var biased = s.lines > s.k
-                _panel[N, W](xp, ap, gate, s, row, rows, sums)
+                _panel[N, W](xp, gate, s, row, rows, sums)
                 finish[N, W](
                     activation,
                     rows,
@@ -365,7 +295,7 @@ struct PackedMatmulGated[columns: Int]:
                     gates,
                     N,
                 )
-                _panel[N, W](xp, ap, up, s, row, rows, sums)
+                _panel[N, W](xp, up, s, row, rows, sums)
                 finish[N, W](
                     NONE,
                     rows,
@@ -383,4 +313,3 @@ struct PackedMatmulGated[columns: Int]:
             _ = gated^
 
         _divide(s, count, 2 * n, some)
-        _ = left^

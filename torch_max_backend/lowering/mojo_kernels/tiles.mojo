@@ -28,8 +28,14 @@ comptime TASKS = 12
 """Tasks per thread, so that other threads can take over if one's core is busy."""
 
 
-comptime STEPS = 4
-"""Steps of the inner loop between two prefetches."""
+comptime FAR_APART = 10 if TILE > 10 else TILE
+"""Rows of a tile if rows are a multiple of `SET` bytes apart."""
+
+comptime SET = 4096
+"""Rows so many bytes apart compete for the same lines of the L1 cache, which holds 8 or 12 of them."""
+
+comptime PACE_BITS = 16
+"""A pace is a fraction of so many bits."""
 
 
 @always_inline
@@ -69,20 +75,20 @@ def _tile[
     to_stride: Int,
     more: Bool,
     ahead: Int,
-    lines: Int,
+    pace: Int,
 ):
     """`rows` rows of `a` times a panel of V vectors.
 
-    `fetches`: each `STEPS` steps prefetch `lines` cache lines, the first one `ahead` in the panel.
+    `fetches`: each step prefetches a row of a panel, the first one `ahead` of this panel. At each
+    step that is `pace` rows further, so some steps prefetch the same row: that costs less than a
+    branch.
     """
     var total = Array[SIMD[T, W], rows * V](fill=0)
     for j in range(depth):
         comptime if fetches:
-            # A branch: unrolled steps would load all their numbers first, and run out of registers.
-            if j % STEPS == 0:
-                var from_here = panel.unsafe_offset(ahead + j // STEPS * lines * LINE[T])
-                for line in range(lines):
-                    prefetch[TO_L2](from_here.unsafe_offset(line * LINE[T]))
+            var next = panel.unsafe_offset(ahead + (j * pace >> PACE_BITS) * V * W)
+            comptime for line in range(V * W // LINE[T]):
+                prefetch[TO_L2](next.unsafe_offset(line * LINE[T]))
         _step[rows, interleaved, V, W, T](a, stride, panel, j, total)
     comptime for i in range(rows):
         comptime for v in range(V):
@@ -107,19 +113,24 @@ def multiply[
     """Rows of `a`, `stride` apart, times a panel; with `more`, added to the output.
 
     `interleaved`: `a` comes from `interleave`, and `stride` is its depth.
-    `fetches`: the next panel follows this one in memory, and is prefetched meanwhile, a few lines at
-    a time. All of a tile's lines at once would fill the buffers that its own loads need.
+    `fetches`: the next panel follows this one in memory, and is prefetched meanwhile, a little at
+    each step. All of a tile's lines at once would fill the buffers that its own loads need.
     """
-    var tiles = (rows + TILE - 1) // TILE
-    var steps = (depth + STEPS - 1) // STEPS
-    var lines = lines_each[T](depth * V * W, steps * tiles)
-    var ahead = depth * V * W
+    var most = TILE
+    comptime if not interleaved and FAR_APART < TILE:
+        if stride * size_of[T]() % SET == 0:
+            most = FAR_APART
+    var tiles = (rows + most - 1) // most
+    # Tiles of almost the same size: a small one would wait for its own sums.
+    var least = rows // max(1, tiles)
+    var larger = rows - tiles * least
+    var pace = (1 << PACE_BITS) // max(1, tiles)
+    var r = 0
     for t in range(tiles):
-        # Tiles of almost the same size: a small one would wait for its own sums.
-        var r = t * TILE if interleaved else rows * t // tiles
-        var end = min(rows, r + TILE) if interleaved else rows * (t + 1) // tiles
+        var count = min(TILE, rows - r) if interleaved else least + Int(t < larger)
+        var ahead = (depth + (t * depth * pace >> PACE_BITS)) * V * W
         comptime for size in range(1, TILE + 1):
-            if end - r == size:
+            if count == size:
                 _tile[size, interleaved, V, W, T, fetches](
                     a.unsafe_offset(r * stride),
                     stride,
@@ -129,9 +140,9 @@ def multiply[
                     to_stride,
                     more,
                     ahead,
-                    lines,
+                    pace,
                 )
-        ahead += steps * lines * LINE[T]
+        r += count
 
 
 @always_inline
