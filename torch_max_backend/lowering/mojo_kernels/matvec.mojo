@@ -7,30 +7,39 @@ part of the rows, and no copy in another layout is needed. 16-bit floats are sum
 import extensibility
 from extensibility import InputTensor, OutputTensor
 from max.gpu.host import DeviceContext
-from std.sys.info import simd_width_of
+from std.sys.info import simd_width_of, size_of
 
 from .epilogue import ACTIVATIONS, MULTIPLY, NONE, activate, combine
 from .launch import host_only
-from .lines import GRAIN, TOGETHER, wide
+from .lines import GRAIN, wide
 from .shares import each_part
 
-comptime UNROLLED = 2
-"""Vectors of a row that are added to sums of their own, to hide the latency of an addition."""
+comptime LINE_BYTES = 64
+"""Of a cache line."""
+
+
+@always_inline
+def _together[T: DType]() -> Int:
+    """Rows of a weight that are read at once.
+
+    Each is a stream of memory, and many are faster than few. Rows may compete for the same lines of
+    the L1 cache, so there are fewer if a line is read in parts.
+    """
+    return 16 if simd_width_of[wide(T)]() * size_of[T]() >= LINE_BYTES else 8
 
 
 @always_inline
 def _block[
-    R: Int, T: DType
+    R: Int, U: Int, T: DType
 ](
     yp: Pointer[mut=True, Scalar[T], _],
     xp: Pointer[Scalar[T], _],
     wp: Pointer[Scalar[T], _],
     k: Int,
 ):
-    """R results, of R rows of the weight."""
+    """R results, of R rows of the weight; a row has U sums, to hide the latency of an addition."""
     comptime C = wide(T)
     comptime W = simd_width_of[C]()
-    comptime U = UNROLLED
     var sums = Array[SIMD[C, W], R * U](fill=0)
     var j = 0
     while j + U * W <= k:
@@ -67,12 +76,13 @@ def multiply_rows[
     last: Int,
 ):
     """The results of the rows of the weight from `first` to `last`."""
+    comptime R = _together[T]()
     var row = first
-    while row + TOGETHER <= last:
-        _block[TOGETHER](yp.unsafe_offset(row), xp, wp.unsafe_offset(row * k), k)
-        row += TOGETHER
+    while row + R <= last:
+        _block[R, 1](yp.unsafe_offset(row), xp, wp.unsafe_offset(row * k), k)
+        row += R
     while row < last:
-        _block[1](yp.unsafe_offset(row), xp, wp.unsafe_offset(row * k), k)
+        _block[1, 4](yp.unsafe_offset(row), xp, wp.unsafe_offset(row * k), k)
         row += 1
 
 
@@ -125,18 +135,19 @@ def _follow[
 
 @always_inline
 def _each_rows[
-    Body: ImplicitlyCopyable & RegisterPassable & def(Int, Int) -> None, //
+    Body: ImplicitlyCopyable & RegisterPassable & def(Int, Int) -> None, //, T: DType
 ](n: Int, multiplications: Int, body: Body):
     """Run `body(first, last)` over n rows of a weight, whole blocks at a time.
 
     A core's rows follow each other in memory. Threads that take turns within one part of the weight
     read it at three quarters of the speed.
     """
-    var blocks = (n + TOGETHER - 1) // TOGETHER
+    comptime R = _together[T]()
+    var blocks = (n + R - 1) // R
 
     @always_inline
     def some(first: Int, last: Int) {body, n}:
-        body(first * TOGETHER, min(n, last * TOGETHER))
+        body(first * R, min(n, last * R))
 
     each_part(blocks, min(64, multiplications // GRAIN), some)
 
@@ -189,7 +200,7 @@ struct MatVec:
                     combined,
                 )
 
-        _each_rows(n, n * k, work)
+        _each_rows[output.dtype](n, n * k, work)
 
 
 @always_inline
@@ -265,7 +276,7 @@ struct MatVecGroup:
             _biased_rows(p1, xp, w1, b1, biased, n1, k, low - n0, high - n0)
             _biased_rows(p2, xp, w2, b2, biased, n2, k, low - n0 - n1, high - n0 - n1)
 
-        _each_rows(n, n * k, work)
+        _each_rows[y0.dtype](n, n * k, work)
 
 
 @extensibility.register("tmb_matvec_gated")
@@ -309,4 +320,4 @@ struct MatVecGated:
             )
             _ = ups^  # must outlive the pointer into it
 
-        _each_rows(n, 2 * n * k, work)
+        _each_rows[T](n, 2 * n * k, work)
