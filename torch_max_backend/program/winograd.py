@@ -27,7 +27,7 @@ POINTS = (0.0, 0.75, -0.75, 1.5, -1.5)
 
 CHANNELS = 16
 """Of the source and of the result, at least: with fewer, the transforms take longer."""
-PIXELS = 400
+PIXELS = 14 * 14
 """Of all results, at least: with fewer, reading the larger filters from memory takes longer."""
 
 
