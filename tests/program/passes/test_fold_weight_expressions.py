@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ import torch
 from tests.testing.programs import op_names, outputs, program, written
 from torch_max_backend.flags import Options
 from torch_max_backend.program import Program, WeightExpression, stored
+from torch_max_backend.program.foldable_ops import is_foldable
 from torch_max_backend.program.passes import fold_weight_expressions as folding
 
 TABLE, INDEX = torch.randn(9, 2), torch.randint(0, 9, (4, 4))
@@ -20,6 +22,16 @@ X = torch.randn(3, 2, 4, 4)
 def position_bias(x: torch.Tensor, table: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
     """As Swin adds it to its scores."""
     return x + table[index.view(-1)].view(4, 4, 2).permute(2, 0, 1).unsqueeze(0)
+
+
+def resized(w: torch.Tensor) -> torch.Tensor:
+    """As YOLOS resizes its position embeddings: decomposed to `aten._unsafe_index`."""
+    return torch.nn.functional.interpolate(w[None, None, :3], size=(4, 4), mode="bicubic")[0, 0]
+
+
+def filled(w: torch.Tensor) -> torch.Tensor:
+    """As BEiT writes its table of relative positions, after functionalization."""
+    return w.select_scatter(w[1], 0, 0).slice_scatter(w[:, 2:3], 1, 0, 1)
 
 
 def folded_bias() -> Program:
@@ -52,6 +64,9 @@ def _placeholder(found: Program, name: str) -> str:
         (lambda x, w: x * torch.cat([w[1:], w[:1]]), "a concatenation"),
         (lambda x, w: x * (w / w.norm(dim=1, keepdim=True)), "a norm"),
         (lambda x, w: x + torch.where(torch.ones(4, 4).tril().bool(), w, 0.0), "and a constant"),
+        (lambda x, w: x + resized(w), "position embeddings of another size, read by index"),
+        (lambda x, w: x + w.gather(0, torch.tensor([[1, 0, 3, 2]] * 4)), "chosen elements"),
+        (lambda x, w: x + filled(w), "what is written to a copy"),
     ],
 )
 def test_what_is_folded(function: Callable[..., torch.Tensor], why: str) -> None:
@@ -129,6 +144,21 @@ def test_a_stored_expression_may_not_call_any_op() -> None:
             step["op"] = {"op": "aten.from_file.default"}
     with pytest.raises(stored.StoredProgramError, match=r"not computed by aten\.from_file"):
         stored.decode(data, [])
+
+
+@pytest.mark.parametrize(
+    ("op", "args"),
+    [
+        (torch.ops.aten._unsafe_index.Tensor, ([torch.tensor([9])],)),
+        (torch.ops.aten.gather.default, (0, torch.tensor([[9]]))),
+        (torch.ops.aten.select_scatter.default, (torch.zeros(2), 0, 9)),
+    ],
+)
+def test_no_op_of_an_expression_reads_beside_its_arguments(op: Any, args: Any) -> None:
+    """A package of a stranger may hold any indices."""
+    assert is_foldable(op)
+    with pytest.raises((IndexError, RuntimeError), match=r"out of (bounds|range)"):
+        op(torch.zeros(4, 2), *args)
 
 
 def test_a_stored_expression_computes_its_result() -> None:
