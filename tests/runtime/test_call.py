@@ -299,6 +299,26 @@ def test_no_thread_keeps_waking_up(functions: Functions) -> None:
     assert not often, "MAX's own thread wakes up 2500 times in this time if nobody slows it down"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_result_that_is_dropped_wakes_no_thread(functions: Functions) -> None:
+    """MAX wakes one to take its memory back; the next call has to wake it anyway."""
+    function, x = functions["add_one"], torch.ones(3, 4)
+    rounds, woken = 20, 0
+    for _ in range(rounds):
+        results = [function(x)]
+        time.sleep(0.005)  # MAX's threads fall asleep
+        before = _wake_ups()
+        results.clear()
+        time.sleep(0.005)
+        woken += sum(_wake_ups().get(tid, 0) > before[tid] for tid in _threads_of_max())
+    assert woken < rounds // 2
+
+
+def _threads_of_max() -> list[str]:
+    threads = Path("/proc/self/task").iterdir()
+    return [each.name for each in threads if "Thread" in (each / "comm").read_text()]
+
+
 def _wake_ups() -> dict[str, int]:
     """How often each thread of this process has slept."""
     counts = {}

@@ -18,7 +18,7 @@ from torch_max_backend.program import (
     TensorSpec,
     ValueOutput,
 )
-from torch_max_backend.runtime.results import finisher, size_reader
+from torch_max_backend.runtime.results import HELD, finisher, returns_late, size_reader
 
 S, T = sympy.symbols("s0 s1", integer=True, positive=True)
 X = Ref("x")
@@ -54,6 +54,19 @@ def test_each_kind_of_result() -> None:
     assert first.shape == (3, 4, 5) and torch.equal(first.permute(2, 0, 1), permuted)
     assert torch.equal(second, torch.complex(pairs[:, 0], pairs[:, 1]))
     assert third is plain
+
+
+@pytest.mark.parametrize(
+    ("shape", "late"),
+    [((4,), True), ((HELD // 8,), True), ((HELD // 8 + 1,), False), ((S,), False), ((0,), False)],
+)
+def test_memory_of_small_results_returns_late(shape: tuple[object, ...], late: bool) -> None:
+    def returns(device: str) -> bool:
+        spec = TensorSpec(shape, torch.float32, torch.device(device))  # type: ignore[arg-type]
+        return returns_late(Program([TensorInput("x", spec)], [], [TensorOutput(X)] * 2))
+
+    assert returns("cpu") is late, "both results count"
+    assert not returns("cuda:0")
 
 
 @pytest.mark.parametrize(

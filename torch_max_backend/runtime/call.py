@@ -33,7 +33,7 @@ from torch_max_backend.runtime.buffers import dense, to_buffer, to_tensor
 from torch_max_backend.runtime.failures import index_error
 from torch_max_backend.runtime.packed_weights import PackedParameters
 from torch_max_backend.runtime.parameters import Parameters, Writes
-from torch_max_backend.runtime.results import finisher, size_reader
+from torch_max_backend.runtime.results import finisher, returns_late, size_reader
 from torch_max_backend.runtime.returned_views import view_restorer
 from torch_max_backend.runtime.streams import in_order
 from torch_max_backend.runtime.threads import long_timer_slack
@@ -142,12 +142,15 @@ def boxed_call(program: Program, model: Model) -> tuple[BoxedCall, WrapExecute]:
         nonlocal execute
         execute = unwrapped if wrapper is None else wrapper(lambda buffers: unwrapped(buffers))
 
+    holds = returns_late(program)
+    last: list[Buffer] | None = None  # the results of the last call, if it holds them
     template: list[Any] = [None] * len(taken)
     fill = parameters.fill if static else None
     read_sizes = size_reader(program)
     views = view_restorer(program.inputs, [getattr(o, "view", None) for o in program.outputs])
 
     def call(args: list[Any]) -> list[Any]:
+        nonlocal last
         restore = views(args) if views is not None else None
         if complexes:
             for position in complexes:
@@ -177,6 +180,7 @@ def boxed_call(program: Program, model: Model) -> tuple[BoxedCall, WrapExecute]:
         elif copies.views:
             sources = {slot: args[position_of[slot]] for _, slot in copies.views}
         args.clear()  # the caller has given them up: free what has no other references
+        last = None
         try:
             outputs = execute(buffers)
         except ValueError as error:
@@ -184,6 +188,8 @@ def boxed_call(program: Program, model: Model) -> tuple[BoxedCall, WrapExecute]:
                 raise told from error
             raise
         tensors = [to_tensor(buffer) for buffer in outputs]
+        if holds and not (copies.pending or copies.indices or copies.views):
+            last = outputs
         if copies.pending:
             copies.probe(tensors, buffers)
         for index in copies.indices:

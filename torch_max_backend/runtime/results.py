@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,26 @@ from torch_max_backend.program import (
     TensorOutput,
     inverse,
 )
+
+HELD = 1 << 20
+"""Bytes of the results of a graph that may outlive the user's tensors."""
+
+
+def returns_late(program: Program) -> bool:
+    """Whether the memory of results goes back to MAX at the next call, not as soon as it is free.
+
+    MAX wakes a thread to take memory back, which then spins for 200 us on a core that the caller
+    may need. Before an execution the thread has to wake up anyway (docs/performance.md).
+    """
+    known = program.specs()
+    size = 0
+    for output in program.outputs:
+        if isinstance(output, TensorOutput):
+            spec = known[output.ref.name][output.ref.index or 0]
+            if spec is None or not spec.is_static or spec.device.type != "cpu":
+                return False
+            size += math.prod(map(int, spec.shape)) * spec.dtype.itemsize
+    return 0 < size <= HELD
 
 
 def finisher(program: Program) -> Callable[[list[Any], Any], list[Any]] | None:
