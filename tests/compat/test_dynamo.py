@@ -415,6 +415,24 @@ def test_graph_breaks_are_told(compat: SimpleNamespace) -> None:
     assert "item" in kind and "Explanation:" in message and "x.sum().item()" in frame.line
 
 
+def test_a_graph_knows_whether_it_ends_at_a_break(compat: SimpleNamespace) -> None:
+    found: list[bool] = []
+
+    def compiler(gm: fx.GraphModule, inputs: Any) -> Any:
+        found.append(compat.ends_at_break(gm))
+        return gm
+
+    def breaking(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        torch._dynamo.graph_break()
+        return y * 2
+
+    torch._dynamo.reset()
+    torch.compile(breaking, backend=compiler)(torch.ones(3))
+    assert found == [True, False]
+    assert not compat.ends_at_break(fx.symbolic_trace(lambda x: x + 1)), "not of Dynamo"
+
+
 def test_artifacts_are_carried(compat: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """What `record` gives is in the blob, and is populated from it."""
     loaded: list[tuple[str, bytes]] = []

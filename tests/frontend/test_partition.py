@@ -23,7 +23,7 @@ from torch_max_backend import (
 from torch_max_backend.engine.module_compiler import ModuleCompiler
 from torch_max_backend.errors import EngineError, FallbackWarning
 from torch_max_backend.frontend import graph_compiler
-from torch_max_backend.frontend.partition import divide
+from torch_max_backend.frontend.partition import divide, is_small
 from torch_max_backend.frontend.support import unsupported_nodes
 from torch_max_backend.lowering.registry import Entry, decomposition_table
 
@@ -231,6 +231,76 @@ def test_a_graph_that_max_refuses_stays_on_pytorch(monkeypatch: pytest.MonkeyPat
         result = compiled(x)
     torch.testing.assert_close(result, x.exp() + 7.625)
     assert compile_stats()["nodes_on_torch"] == 2 and compile_stats()["nodes_on_max"] == 0
+
+
+def _in_front_of_a_break(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    y = (x + bias).amax(-1)
+    torch._dynamo.graph_break()
+    return y @ bias
+
+
+def _counts_of(function: Any, *args: torch.Tensor, **how: Any) -> tuple[set[str], float, Any]:
+    """The ops that PyTorch ran in the second call, the nodes counted for it, and the result."""
+    torch._dynamo.reset()
+    reset_compile_stats()
+    compiled = torch.compile(function, backend=max_backend, **how)
+    compiled(*args)
+    results: list[Any] = []
+    seen = ops_on_torch(lambda: results.append(compiled(*args)))
+    return seen, compile_stats()["nodes_on_torch"], results[0]
+
+
+def test_a_small_graph_in_front_of_a_break_runs_on_pytorch() -> None:
+    x, bias = torch.randn(3, 4, 4), torch.randn(4, 4)
+    seen, nodes, result = _counts_of(_in_front_of_a_break, x, bias)
+    assert {"aten::add", "aten::amax"} <= seen and "aten::mm" not in seen, "behind it: MAX"
+    assert nodes == 2
+    torch.testing.assert_close(result, _in_front_of_a_break(x, bias))
+    seen, nodes, again = _counts_of(_in_front_of_a_break, x, bias, options={"fallback": "error"})
+    assert not {"aten::add", "aten::amax"} & seen and nodes == 0, "nothing falls back"
+    torch.testing.assert_close(again, result)
+
+
+def test_a_small_graph_is_trained() -> None:
+    def function(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        y = (x * w).exp()
+        torch._dynamo.graph_break()
+        return y @ w
+
+    x, w = torch.randn(4, 4), torch.randn(4, 4, requires_grad=True)
+    _, nodes, result = _counts_of(function, x, w)
+    assert nodes > 2, "the backward of the small graph as well"
+    expected = function(x, w)
+    torch.testing.assert_close(result, expected)
+    gradients = [torch.autograd.grad(each.sum(), w)[0] for each in (result, expected)]
+    torch.testing.assert_close(*gradients)
+
+
+def _is_small(function: Any, *args: torch.Tensor, **how: Any) -> bool:
+    gm = make_fx(torch.func.functionalize(function), decomposition_table(), **how)(*args)
+    return is_small(gm)
+
+
+@pytest.mark.parametrize(
+    ("function", "small"),
+    [
+        (lambda x: x[0], True),
+        (lambda x: (x.view(-1) == 3).sum(), True),
+        (lambda x: torch.nn.functional.embedding(x[0].long(), x), True),
+        (lambda x: x.exp().sin().cos().tanh(), True),
+        (lambda x: x.exp().sin().cos().tanh().abs(), False),
+        (lambda x: x @ x, False),
+        (lambda x: torch.nn.functional.layer_norm(x, (4,)), False),
+        (lambda x: torch.empty(40_000).copy_(x[0, 0]), False),
+        (odd, False),
+    ],
+)
+def test_what_is_small(function: Any, small: bool) -> None:
+    assert _is_small(function, _matrix().abs()) is small
+
+
+def test_a_graph_of_dynamic_sizes_is_not_small() -> None:
+    assert not _is_small(lambda x: x + 1, torch.ones(5, 3), tracing_mode="symbolic")
 
 
 def _parts(function: Any, *args: torch.Tensor) -> tuple[list[str], list[str]]:

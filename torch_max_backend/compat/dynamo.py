@@ -16,6 +16,7 @@ from pathlib import Path
 from traceback import FrameSummary
 from typing import Any, Protocol, runtime_checkable
 
+from torch import fx
 from torch._C import _functionalization
 from torch._dynamo import config as dynamo_config
 from torch._dynamo.backends.common import aot_autograd
@@ -37,6 +38,7 @@ __all__ = [
     "carry_artifacts",
     "claim_what_it_takes",
     "debugs_after_aot",
+    "ends_at_break",
     "has_unpicklable_views",
     "listen_to_graph_breaks",
     "make_learning_rates_inputs",
@@ -68,6 +70,12 @@ def claim_what_it_takes(function: Callable[..., Any]) -> None:
     parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
     if any(parameter.kind is inspect.Parameter.VAR_POSITIONAL for parameter in parameters):
         function._boxed_call = False  # type: ignore[attr-defined]
+
+
+def ends_at_break(gm: fx.GraphModule) -> bool:
+    """Whether Dynamo ended the graph at a graph break, behind which Python runs."""
+    reason = getattr(gm, "compile_subgraph_reason", None)
+    return reason is not None and reason.graph_break
 
 
 def debugs_after_aot() -> bool:

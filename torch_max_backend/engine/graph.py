@@ -187,9 +187,12 @@ class PartitionedGraph:
         eager: BoxedCall,
         islands: Sequence[CompiledGraph],
         kind: Kind,
+        small: bool = False,
     ) -> None:
         self.islands = islands
         self.kind = kind
+        self.small = small
+        """Whether it is on PyTorch because PyTorch is faster, not because MAX cannot run it."""
         self._split = split
         captured = [tensor for island in islands for tensor in island.program.captured]
         self._eager = _marking(eager, captured) if kind is Kind.FORWARD else eager

@@ -35,7 +35,7 @@ def compile_through_aot_autograd(
 ) -> Callable[..., Any]:
     """What Dynamo calls in place of `gm`. Its graphs are queued, forward and backward together."""
     # A graph is the same in tiers and without: an entry of the cache serves both.
-    key = dataclasses.replace(graphs.options, tiered=False)
+    key = (dataclasses.replace(graphs.options, tiered=False), graphs.ends_at_break)
     with (
         _whole_composites(),
         rnn_dropout(),
@@ -51,6 +51,9 @@ def compile_through_aot_autograd(
             decompositions=decomposition_table(),
             keep_inference_input_mutations=True,  # what is changed in place, MAX writes in place
         )(gm, example_inputs)
+    # A small graph runs as Dynamo traced it: what AOTAutograd does around a call costs more.
+    if made and all(isinstance(each, aot_cache.PassingGraph) and each.is_small for each in made):
+        return gm.forward
     return aot_cache.direct_call(function, made, example_inputs)
 
 

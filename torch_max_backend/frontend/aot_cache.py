@@ -103,6 +103,11 @@ class PassingGraph(OutputCode):
         self.graph = graph
         self.reason = reason
 
+    @property
+    def is_small(self) -> bool:
+        """Whether it runs on PyTorch because that is faster."""
+        return isinstance(self.graph, PartitionedGraph) and self.graph.small
+
     def __call__(self, args: list[Any]) -> list[Any]:  # type: ignore[override]
         return self.graph.run(args)
 

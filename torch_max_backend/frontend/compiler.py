@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import fx
 
-from torch_max_backend.compat.dynamo import make_learning_rates_inputs, recompile_reason
+from torch_max_backend.compat.dynamo import (
+    ends_at_break,
+    make_learning_rates_inputs,
+    recompile_reason,
+)
 from torch_max_backend.compat.torch import CompileContext, functorch_config
 from torch_max_backend.flags import Options, check_mode
 from torch_max_backend.frontend import carried_cache  # noqa: F401 - registers itself with PyTorch
@@ -50,7 +55,7 @@ def max_backend(
     compile_id = CompileContext.current_compile_id()
     if compile_id is not None and compile_id.frame_compile_id:
         _count_recompile(recompile_reason() or "Dynamo does not tell")
-    graphs = GraphCompiler.prepared(chosen)
+    graphs = replace(GraphCompiler.prepared(chosen), ends_at_break=ends_at_break(gm))
     start = time.perf_counter()
     function = compile_through_aot_autograd(gm, example_inputs, graphs)
     profiling.report("trace", time.perf_counter() - start, "AOTAutograd and lowering")
@@ -90,7 +95,13 @@ class DryBackend:
         """Called by Dynamo with a graph."""
         self.watch.unit_begins()
         kernels = mojo_kernels.packages(self.options.kernels)
-        graphs = GraphCompiler(self.options, kernels, self.queue, self.watch)
+        graphs = GraphCompiler(
+            self.options,
+            kernels,
+            self.queue,
+            self.watch,
+            ends_at_break=ends_at_break(gm),
+        )
         with functorch_config.patch(enable_autograd_cache=False):
             return compile_through_aot_autograd(gm, example_inputs, graphs)
 

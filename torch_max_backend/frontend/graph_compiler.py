@@ -41,10 +41,15 @@ from torch_max_backend.frontend import random_numbers
 from torch_max_backend.frontend.complex_numbers import without_complex_numbers
 from torch_max_backend.frontend.fx_importer import argument_inputs, import_fx, source_line
 from torch_max_backend.frontend.nested_regions import inline_regions
-from torch_max_backend.frontend.partition import Partition, divide
+from torch_max_backend.frontend.partition import Partition, divide, is_small
 from torch_max_backend.frontend.returned_views import Views
 from torch_max_backend.frontend.strided_views import read_whole_memory
-from torch_max_backend.frontend.support import Reason, unsupported_error, unsupported_nodes
+from torch_max_backend.frontend.support import (
+    SMALL,
+    Reason,
+    unsupported_error,
+    unsupported_nodes,
+)
 from torch_max_backend.lowering import mojo_kernels
 from torch_max_backend.lowering.registry import decomposition_table
 from torch_max_backend.observe import profiling, stats
@@ -97,6 +102,8 @@ class GraphCompiler:
     watch: Watch | None = None
     target: Target | None = None
     """The CPU to compile for; None is the CPU of this machine."""
+    ends_at_break: bool = False
+    """Whether the function goes on in Python behind the graph. PyTorch then runs a small one."""
 
     @classmethod
     def prepared(cls, options: Options, target: Target | None = None) -> GraphCompiler:
@@ -136,6 +143,8 @@ class GraphCompiler:
             errors = {name: reason for name, reason in on_torch.items() if not reason.by_design}
             if errors:
                 raise unsupported_error(gm, errors)
+        elif self.ends_at_break and not on_torch and is_small(gm):
+            on_torch = {node.name: SMALL for node in gm.graph.nodes if node.op == "call_function"}
         while True:
             try:
                 if self.watch is not None:
@@ -185,7 +194,8 @@ class GraphCompiler:
             self.watch.divided(parts, on_torch)
         split = with_views(eager_call(_with_calls(parts.top, calls)), inputs, views)
         waiting = with_views(self._waiting(gm), inputs, views)
-        return PartitionedGraph(split, waiting, list(islands.values()), kind)
+        small = all(reason is SMALL for reason in on_torch.values())
+        return PartitionedGraph(split, waiting, list(islands.values()), kind, small)
 
     def _waiting(self, gm: fx.GraphModule) -> BoxedCall:
         """What runs until MAX has compiled the graph.

@@ -9,6 +9,7 @@ are drawn before MAX begins.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from torch import fx
 from torch.fx.passes.split_module import split_module
 
 from torch_max_backend.compat.torch import OpOverload, free_symbols
-from torch_max_backend.frontend.fx_importer import is_mutation
+from torch_max_backend.frontend.fx_importer import is_mutation, tensors_of
 from torch_max_backend.frontend.random_numbers import draw_beforehand, random_op
 from torch_max_backend.frontend.support import computes
 
@@ -42,6 +43,29 @@ _HEAVY = {
 }
 _SMALLEST_ISLAND = 4
 """Computing nodes: entering MAX costs as much as some ten small PyTorch ops, leaving it as well."""
+
+# Ops that PyTorch runs on the calling thread if their tensors are small, beside views, pointwise
+# ops and reductions. A layer norm is none of them: it is divided among threads whatever its size.
+_LIGHT = {
+    aten._to_copy,
+    aten._unsafe_view,
+    aten.arange,
+    aten.cat,
+    aten.constant_pad_nd,
+    aten.embedding,
+    aten.full,
+    aten.index,
+    aten.index_select,
+    aten.lift_fresh_copy,
+    aten.ones,
+    aten.scalar_tensor,
+    aten.stack,
+    aten.zeros,
+}
+_SMALLEST_PART = 5
+"""Light calls of a graph that ends at a graph break: docs/performance.md, "Small models"."""
+_SMALL_TENSOR = 32_768
+"""Elements: PyTorch divides an op on more of them among threads."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +175,33 @@ def _small_islands(phases: Mapping[fx.Node, int], outside: set[str]) -> set[str]
         if len(counted) < _SMALLEST_ISLAND and not any(_is_heavy(node) for node in counted):
             small.update(node.name for node in nodes)
     return small
+
+
+def is_small(gm: fx.GraphModule) -> bool:
+    """Whether PyTorch is faster than a transfer to MAX: a few light calls on small tensors."""
+    calls = [
+        node
+        for node in gm.graph.nodes
+        if node.op == "call_function"
+        and node.target is not operator.getitem
+        and computes(node)
+        and not _is_view(node)
+    ]
+    return len(calls) < _SMALLEST_PART and all(_is_light(node) for node in calls)
+
+
+def _is_light(node: fx.Node) -> bool:
+    target = node.target
+    if not isinstance(target, OpOverload):
+        return False
+    tagged = torch.Tag.pointwise in target.tags or torch.Tag.reduction in target.tags
+    sizes = [
+        math.prod(tensor.shape)
+        for each in (node, *node.all_input_nodes)
+        for tensor in tensors_of(each)
+    ]
+    small = all(isinstance(size, int) and size <= _SMALL_TENSOR for size in sizes)
+    return small and (tagged or target.overloadpacket in _LIGHT)
 
 
 def _is_view(node: fx.Node) -> bool:

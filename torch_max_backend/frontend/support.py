@@ -58,6 +58,10 @@ _FACTORS = Reason(
     "PyTorch's factors of a matrix depend on its strides, and tensors of MAX have none"
 )
 _MEMORY = Reason("it reads the memory of a tensor that does not lie there in order")
+SMALL = Reason(
+    "it is part of a small graph in front of a graph break: PyTorch is faster than a transfer",
+    by_design=True,
+)
 _NUMBER = Reason("its result is a number that the rest of the graph depends on")
 
 
