@@ -15,6 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from tests.gpu.fake_cuda import CUDA, assumed_gpu, call_of, lowered, trace
 from tests.lowering.cases import Row
 from tests.lowering.test_ops import ROWS, _default_rows
+from tests.testing.graph_of_call import OpCall
 from tests.testing.programs import OPTIONS, program_of
 from torch_max_backend.errors import UnsupportedOpError
 from torch_max_backend.frontend.support import unsupported_nodes
@@ -152,3 +153,10 @@ def test_a_cpu_number_beside_a_gpu_tensor(kernels: set[str]) -> None:
         )
     assert mode is not None and not unsupported_nodes(gm)
     lowered(gm, "graph")
+
+
+def test_a_histogram_of_integers_is_made_by_integer_arithmetic(kernels: set[str]) -> None:
+    """PyTorch has one on CUDA alone, for which transformers counts tokens by expert."""
+    call = OpCall(torch.ops.aten.histc.default, (torch.tensor([3, 0, 2], dtype=torch.int32), 4), {})
+    lowered(trace(call, decomposition_table()), "graph")
+    assert "tmb_trunc_divide" in kernels and "tmb_divide" not in kernels
