@@ -40,6 +40,15 @@ def features() -> str:
     )
 
 
+def _processor() -> str:
+    """Its name, and its generation: a virtual machine may call all of them "AMD EPYC"."""
+    name = _cpuinfo("model name")
+    if not name:
+        return platform.machine()
+    family, model = _cpuinfo("cpu family"), _cpuinfo("model\t")
+    return f"{name}, family {family}, model {model}" if family else name
+
+
 def machine() -> str:
     """The CPU and the versions that were measured."""
     packages = []
@@ -48,8 +57,7 @@ def machine() -> str:
             packages.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             continue
-    name = _cpuinfo("model name") or platform.machine()
-    return f"{name}, {features()}; {threads()} threads; {', '.join(packages)}"
+    return f"{_processor()}, {features()}; {threads()} threads; {', '.join(packages)}"
 
 
 def sources() -> str:
