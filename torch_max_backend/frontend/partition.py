@@ -187,7 +187,8 @@ def is_small(gm: fx.GraphModule) -> bool:
         and computes(node)
         and not _is_view(node)
     ]
-    return len(calls) < _SMALLEST_PART and all(_is_light(node) for node in calls)
+    counted = [node for node in calls if node.all_input_nodes]  # others make constants
+    return len(counted) < _SMALLEST_PART and all(_is_light(node) for node in calls)
 
 
 def _is_light(node: fx.Node) -> bool:
