@@ -286,7 +286,7 @@ def _is_small(function: Any, *args: torch.Tensor, **how: Any) -> bool:
     [
         (lambda x: x[0], True),
         (lambda x: (x.view(-1) == 3).sum(), True),
-        (lambda x: torch.nn.functional.embedding(x[0].long(), x), True),
+        (lambda x: torch.nn.functional.embedding(x[0].long() % 4, x), True),
         (lambda x: x.exp().sin().cos().tanh(), True),
         (lambda x: (x + torch.arange(4.0)).sin().cos().tanh(), True),
         (lambda x: x.exp().sin().cos().tanh().abs(), False),
