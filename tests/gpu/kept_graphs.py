@@ -4,6 +4,9 @@
     graphs/KEY.mlirbc   a graph for MAX; items whose graphs are equal share it
     kernels.txt         the path of our precompiled kernels
     sm_90.jsonl         a line per graph: compiled, or MAX's message
+    mojo/KEY.json       the Mojo that MAX emits for some graphs, and the symbols of each
+    rejected.jsonl      a line per graph for which MAX emits none, with its message
+    sm_90.kernels.jsonl a line per kernel: compiled, or the compiler's message
 
 Lowering does not ask which GPU it is for, so one folder serves all of them.
 """
@@ -27,7 +30,9 @@ class Kept:
         self.folder = folder
         self.graphs = folder / "graphs"
         self.kernels = folder / "kernels.txt"
+        self.emitted = folder / "mojo"
         self.graphs.mkdir(parents=True, exist_ok=True)
+        self.emitted.mkdir(exist_ok=True)
 
     def items(self) -> dict[str, dict[str, Any]]:
         """What lowering made of each item, in the order of the sweep."""
@@ -68,6 +73,30 @@ class Kept:
     def note_compiled(self, arch: str, key: str, outcome: str, **more: Any) -> None:
         """Record a graph: "compiled", or "failed" with MAX's message (`why`)."""
         _append(self.folder / f"{arch}.jsonl", {"key": key, "outcome": outcome, **more})
+
+    def rejected(self) -> dict[str, str]:
+        """MAX's message by graph, where it emits no Mojo."""
+        return {entry["key"]: entry["why"] for entry in _lines(self.folder / "rejected.jsonl")}
+
+    def note_rejected(self, key: str, why: str) -> None:
+        """Record a graph for which MAX emits no Mojo, with its message."""
+        _append(self.folder / "rejected.jsonl", {"key": key, "why": why})
+
+    def kernels_compiled(self, arch: str) -> dict[str, dict[str, Any]]:
+        """What became of kernels for a GPU, by `emitted.Kernel.alike`."""
+        return {entry["alike"]: entry for entry in _lines(self.folder / f"{arch}.kernels.jsonl")}
+
+    def note_kernel(self, arch: str, alike: str, outcome: str, **more: Any) -> None:
+        """Record a kernel: "compiled", or "failed" with the compiler's message (`why`)."""
+        entry = {"alike": alike, "outcome": outcome, **more}
+        _append(self.folder / f"{arch}.kernels.jsonl", entry)
+
+    def forget_failed_kernels(self, arch: str) -> None:
+        """Drop what is known of kernels that failed, to compile them again."""
+        known = self.kernels_compiled(arch).values()
+        left = [entry for entry in known if entry["outcome"] != "failed"]
+        file = self.folder / f"{arch}.kernels.jsonl"
+        file.write_text("".join(json.dumps(entry) + "\n" for entry in left))
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:

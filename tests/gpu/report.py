@@ -5,12 +5,14 @@ python -m tests.gpu.report FOLDER docs/gpu_ops.md
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.gpu.compile_kernels import Kernels
 from tests.gpu.kept_graphs import Kept
 
 HEAD = """\
@@ -21,15 +23,20 @@ Written by `python -m tests.gpu.report` from a sweep
 dtype. **Nothing here has run on a GPU.**
 
 - *lowered*: the op's graph on `cuda:0` is a MAX graph. Of the others the reason is below.
-- A column of a GPU has the rows that MAX compiled for it, of those that were tried. `-`: none
-  was tried. Those tried come first in a random order of all rows.
-- Rows whose graphs are equal share one, which is compiled once. *Processor time* is that of the
-  Modules that compiled.
+- *emitted*: MAX's graph compiler wrote the graph's kernels as Mojo.
+- *compiled*: Mojo's compiler translated each kernel of the row, or one that is alike, to the
+  GPU's assembly. Kernels are alike if they call the same functions with the same dtypes and
+  parameters: they differ in sizes, number of dimensions, constants and order of operands alone.
+- *all its calls compiled*: each function that its kernels call, with each parameter and dtype, is
+  in a kernel that compiled, but some of its kernels were not compiled as they are.
+- *by MAX*: MAX's compiler made an artifact of the whole graph, with the code for the host.
 """
-
 
 NAME = 60
 """Characters of an op's name; a row of many ops has all of their names."""
+
+COMPILED, CALLS, FAILED, LEFT = "compiled", "all its calls compiled", "failed", "not tried"
+"""What a row can be for a GPU, if its graph was emitted."""
 
 
 def op_of(item: str) -> str:
@@ -43,27 +50,38 @@ def op_of(item: str) -> str:
 
 def architectures(kept: Kept) -> list[str]:
     """The GPUs of which something is known."""
-    files = {file.stem for file in kept.folder.glob("*.jsonl") if "." not in file.stem}
-    files -= {"lowered"}
+    files = {file.name.split(".")[0] for file in kept.folder.glob("*.jsonl")}
+    files -= {"lowered", "rejected"}
     return sorted(files, key=lambda arch: (not arch.startswith("sm_90"), arch))
 
 
-def outcomes(kept: Kept, arch: str) -> dict[str, str]:
-    """By item: "compiled", "failed", or nothing if its graph was not tried."""
-    known = kept.compiled(arch)
-    return {
-        item: known[entry["key"]]["outcome"]
-        for item, entry in kept.items().items()
-        if entry.get("key") in known
-    }
+def outcomes(kept: Kept, kernels: Kernels, arch: str) -> dict[str, str]:
+    """By item whose graph was emitted: what became of its kernels for a GPU."""
+    known = kept.kernels_compiled(arch)
+    failed = {alike for alike, entry in known.items() if entry["outcome"] == "failed"}
+    compiled = set(known) - failed
+    calls = {call for alike in compiled & set(kernels.alike) for call in kernels.alike[alike].calls}
+    found = {}
+    for item, entry in kept.items().items():
+        if (alikes := kernels.of_graph.get(entry.get("key", ""))) is None:
+            continue
+        if alikes & failed:
+            found[item] = FAILED
+        elif alikes <= compiled:
+            found[item] = COMPILED
+        elif all(kernels.alike[alike].calls <= calls for alike in alikes):
+            found[item] = CALLS
+        else:
+            found[item] = LEFT
+    return found
 
 
-def page(kept: Kept) -> str:
-    """The page: totals, why rows are not lowered, what MAX rejected, and a line per op."""
+def page(kept: Kept, kernels: Kernels) -> str:
+    """The page: totals, why rows are not lowered, what failed, and a line per op."""
     items, archs = kept.items(), architectures(kept)
-    by_arch = {arch: outcomes(kept, arch) for arch in archs}
-    parts = [HEAD, _totals(kept, by_arch), _reasons(items)]
-    parts += [_rejected(kept, arch, items) for arch in archs]
+    by_arch = {arch: outcomes(kept, kernels, arch) for arch in archs}
+    parts = [HEAD, _totals(kept, kernels, by_arch), _reasons(items)]
+    parts += [_failed(kept, kernels, arch, items) for arch in archs]
     return "\n".join([*parts, _ops(items, by_arch)])
 
 
@@ -72,20 +90,28 @@ def _table(head: list[str], lines: list[list[str]]) -> str:
     return "".join("| " + " | ".join(line) + " |\n" for line in [head, rule, *lines])
 
 
-def _totals(kept: Kept, by_arch: Mapping[str, Mapping[str, str]]) -> str:
+def _totals(kept: Kept, kernels: Kernels, by_arch: Mapping[str, Mapping[str, str]]) -> str:
     items = kept.items()
     lowered = [entry["key"] for entry in items.values() if "key" in entry]
-    lines = [["all", str(len(items)), *[""] * 4]]
-    lines += [["lowered", str(len(lowered)), str(len(set(lowered))), *[""] * 3]]
+    emitted = sum(key in kernels.of_graph for key in lowered)
+    kinds = f"{len(kernels.alike)} kernels that are not alike"
+    lines = [["all", str(len(items)), ""]]
+    lines += [["lowered", str(len(lowered)), f"{len(set(lowered))} graphs"]]
+    lines += [["emitted", str(emitted), kinds]]
     for arch, found in by_arch.items():
-        done = sum(outcome == "compiled" for outcome in found.values())
-        known = {key: entry for key, entry in kept.compiled(arch).items() if key in lowered}
-        seconds = sum(entry.get("seconds", 0) for entry in known.values())
-        share = f"{100 * done / len(found):.1f} %" if found else ""
-        counts = [str(len(found)), str(len(known)), str(done), share, f"{seconds:.0f} s"]
-        lines.append([f"tried for `{arch}`", *counts])
-    head = ["", "rows", "graphs", "rows compiled", "of those tried", "processor time"]
-    return "## Totals\n\n" + _table(head, lines)
+        counts = Counter(found.values())
+        known = kept.kernels_compiled(arch).values()
+        seconds = sum(entry.get("seconds", 0) for entry in known)
+        tried = f"{len(known)} kernels, {seconds:.0f} s of processor time"
+        for kind in (COMPILED, CALLS, FAILED, LEFT):
+            if counts[kind]:
+                lines.append([f"`{arch}`: {kind}", str(counts[kind]), tried * (kind == COMPILED)])
+        whole = kept.compiled(arch)
+        done = {key for key, entry in whole.items() if entry["outcome"] == "compiled"}
+        if whole:
+            rows = sum(key in done for key in lowered)
+            lines.append([f"`{arch}`: by MAX", str(rows), f"{len(done)} of {len(whole)} graphs"])
+    return "## Totals\n\n" + _table(["", "rows", ""], lines)
 
 
 def _reasons(items: Mapping[str, Any]) -> str:
@@ -97,22 +123,33 @@ def _reasons(items: Mapping[str, Any]) -> str:
             counts[f"{entry['outcome']}: {why}"] += 1
             ops[f"{entry['outcome']}: {why}"].add(op_of(item))
     lines = [
-        [str(count), reason.replace("|", "\\|"), ", ".join(f"`{op}`" for op in sorted(ops[reason]))]
+        [str(count), _cell(reason), ", ".join(f"`{op}`" for op in sorted(ops[reason]))]
         for reason, count in counts.most_common()
     ]
     return "## Rows that are not lowered\n\n" + _table(["rows", "reason", "ops"], lines)
 
 
-def _rejected(kept: Kept, arch: str, items: Mapping[str, Any]) -> str:
-    failed = {k: e for k, e in kept.compiled(arch).items() if e["outcome"] == "failed"}
-    if not failed:
-        return f"## Rejected for `{arch}`\n\nNone of those tried.\n"
+def _failed(kept: Kept, kernels: Kernels, arch: str, items: Mapping[str, Any]) -> str:
+    why = {key: f"not emitted: {text}" for key, text in kept.rejected().items()}
+    for key, entry in kept.compiled(arch).items():
+        if entry["outcome"] == "failed":
+            why[key] = f"by MAX: {entry['why']}"
+    known = kept.kernels_compiled(arch)
+    for key, alikes in kernels.of_graph.items():
+        for alike in sorted(alikes & set(known)):
+            if known[alike]["outcome"] == "failed":
+                why[key] = known[alike]["why"]
     lines = [
-        [f"`{item}`", failed[entry["key"]]["why"].replace("|", "\\|")]
+        [f"`{item}`", _cell(why[entry["key"]])]
         for item, entry in items.items()
-        if entry.get("key") in failed
+        if entry.get("key") in why
     ]
-    return f"## Rejected for `{arch}`\n\n" + _table(["row", "MAX's message"], lines)
+    head = f"## Failed for `{arch}`\n\n"
+    return head + (_table(["row", "message"], lines) if lines else "None of those tried.\n")
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"\s+", " ", text).replace("|", "\\|")
 
 
 def _ops(items: Mapping[str, Any], by_arch: Mapping[str, Mapping[str, str]]) -> str:
@@ -124,15 +161,18 @@ def _ops(items: Mapping[str, Any], by_arch: Mapping[str, Mapping[str, str]]) -> 
         lowered = sum("key" in items[item] for item in rows[op])
         cells = []
         for found in by_arch.values():
-            tried = [found[item] for item in rows[op] if item in found]
-            cells.append(f"{tried.count('compiled')} of {len(tried)}" if tried else "-")
+            counts = Counter(found.get(item) for item in rows[op])
+            parts = [f"{counts[COMPILED]}"]
+            parts += [f"{counts[kind]} {kind}" for kind in (CALLS, FAILED, LEFT) if counts[kind]]
+            cells.append(", ".join(parts))
         lines.append([f"`{op}`", str(len(rows[op])), str(lowered), *cells])
-    head = ["op", "rows", "lowered", *(f"`{arch}`" for arch in by_arch)]
+    head = ["op", "rows", "lowered", *(f"`{arch}`: compiled" for arch in by_arch)]
     return "## By op\n\n" + _table(head, lines)
 
 
 def main(folder: str, target: str) -> int:
-    Path(target).write_text(page(Kept(Path(folder))))
+    kept = Kept(Path(folder))
+    Path(target).write_text(page(kept, Kernels(kept)))
     return 0
 
 
