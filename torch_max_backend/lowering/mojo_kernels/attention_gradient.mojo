@@ -15,7 +15,7 @@ from std.sys.info import simd_width_of
 from .attention import BLOCK, SCORES, Sizes, Steps, product_of_panels, softmax_row
 from .launch import host_only
 from .panels import columns_of, rows_of
-from .product import interleaved_tiles
+from .product import columns_as_tiles
 from .tiles import TILE, multiply
 
 
@@ -177,7 +177,7 @@ def attention_gradients[
                     )
                     # Gradients of the keys and values: products with the transposes of both.
                     rows_of[N](qr, q, query_step, rows, s.width, panels)
-                    interleaved_tiles[True](tp, sp, padded, rows, 0, visible, 0, rows)
+                    columns_as_tiles(tp, sp, padded, 0, visible, 0, rows)
                     for p in range(panels):
                         multiply[True, 2, W, C](
                             visible,
@@ -190,7 +190,7 @@ def attention_gradients[
                             True,
                         )
                     rows_of[N](gr, g, grad_step, rows, s.value_width, value_panels)
-                    interleaved_tiles[True](tp, wp, padded, rows, 0, visible, 0, rows)
+                    columns_as_tiles(tp, wp, padded, 0, visible, 0, rows)
                     for p in range(value_panels):
                         multiply[True, 2, W, C](
                             visible,

@@ -1,8 +1,8 @@
 """Products of two matrices as they are stored, transposed or not: nothing is copied beforehand.
 
 In training a product's operand is often a transpose: the gradient of a weight is `x.T @ grad`, that
-of its input `grad @ weight.T`. Both operands are copied into panels anyway, so a transpose costs
-another order of reading. A bias is added before the result leaves the cache.
+of its input `grad @ weight.T`. The right operand is copied into panels anyway, so a transpose costs
+another order of reading. A left operand is copied only if it is a transpose. A bias is added before the result leaves the cache.
 """
 
 import extensibility
@@ -13,7 +13,7 @@ from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
 
 from .launch import host_only
-from .tiles import DEPTH, GRAIN, ROWS_TOGETHER, TASKS, TILE, interleave, multiply
+from .tiles import DEPTH, GRAIN, ROWS_TOGETHER, TASKS, TILE, multiply, transpose_4x4
 
 comptime STEP = 4 if TILE % 4 == 0 else 2
 """Numbers of a tile that are copied at once."""
@@ -42,9 +42,16 @@ def pack[
             for i in range(k * N):
                 panel[unsafe_offset=i] = Scalar[T](0)
         # Some lines at a time, so that what is written stays in the L1 cache.
+        var whole = columns // 4 * 4
         var j = 0
         while j + W <= k:
-            for c in range(columns):
+            for c in range(0, whole, 4):
+                var block = b.unsafe_offset((first + c) * k + j)
+                comptime for i in range(0, W, 4):
+                    transpose_4x4(
+                        panel.unsafe_offset((j + i) * N + c), N, block.unsafe_offset(i), k
+                    )
+            for c in range(whole, columns):
                 var v = b.unsafe_offset((first + c) * k + j).unsafe_load[width=W]()
                 comptime for i in range(W):
                     panel[unsafe_offset = (j + i) * N + c] = v[i]
@@ -66,45 +73,52 @@ def pack[
 
 
 @always_inline
-def interleaved_tiles[
-    transposed: Bool, T: DType
+def columns_as_tiles[
+    T: DType
 ](
     to: Pointer[mut=True, Scalar[T], _],
     a: Pointer[Scalar[T], _],
     m: Int,
-    k: Int,
     first: Int,
     rows: Int,
     start: Int,
     depth: Int,
 ):
-    """`rows` rows from `first` on and a depth of a [m, k] matrix, as interleaved tiles.
+    """`rows` columns from `first` on and a depth of a [k, m] matrix, as interleaved tiles."""
+    var whole = rows // TILE
+    for j in range(depth):
+        var line = a.unsafe_offset((start + j) * m + first)
+        for tile in range(whole):
+            var at = (tile * depth + j) * TILE
+            comptime for i in range(0, TILE, STEP):
+                to.unsafe_offset(at + i).unsafe_store(
+                    line.unsafe_offset(tile * TILE + i).unsafe_load[width=STEP]()
+                )
+        for i in range(rows - whole * TILE):
+            to[unsafe_offset = (whole * depth + j) * TILE + i] = line[
+                unsafe_offset = whole * TILE + i
+            ]
 
-    `transposed`: the matrix is stored as [k, m].
-    """
+
+@always_inline
+def _multiply[
+    transposed: Bool, W: Int, T: DType
+](
+    rows: Int,
+    ap: Pointer[Scalar[T], _],
+    k: Int,
+    tiles: Pointer[Scalar[T], _],
+    depth: Int,
+    panel: Pointer[Scalar[T], _],
+    to: Pointer[mut=True, Scalar[T], _],
+    to_stride: Int,
+    more: Bool,
+):
+    """Rows of the left operand times a panel: as `tiles` if it is transposed, or where they are."""
     comptime if transposed:
-        var whole = rows // TILE
-        for j in range(depth):
-            var line = a.unsafe_offset((start + j) * m + first)
-            for tile in range(whole):
-                var at = (tile * depth + j) * TILE
-                comptime for i in range(0, TILE, STEP):
-                    to.unsafe_offset(at + i).unsafe_store(
-                        line.unsafe_offset(tile * TILE + i).unsafe_load[width=STEP]()
-                    )
-            for i in range(rows - whole * TILE):
-                to[unsafe_offset = (whole * depth + j) * TILE + i] = line[
-                    unsafe_offset = whole * TILE + i
-                ]
+        multiply[True, 2, W, T](rows, tiles, depth, depth, panel, to, to_stride, more)
     else:
-        for row in range(0, rows, TILE):
-            interleave(
-                to.unsafe_offset(row * depth),
-                a.unsafe_offset((first + row) * k + start),
-                min(TILE, rows - row),
-                k,
-                depth,
-            )
+        multiply[False, 2, W, T](rows, ap, k, depth, panel, to, to_stride, more)
 
 
 @always_inline
@@ -146,11 +160,11 @@ def _by_panels[
     n: Int,
     k: Int,
 ):
-    """Many columns: all of the left operand is interleaved first, a task packs its own panels."""
+    """Many columns: a task packs its own panels; a transposed left operand is copied first."""
     comptime W = simd_width_of[T]()
     comptime N = 2 * W
     var tiles = (m + TILE - 1) // TILE
-    var room = List[Scalar[T]](unsafe_uninit_length=max(1, tiles * TILE * k))
+    var room = List[Scalar[T]](unsafe_uninit_length=max(1, tiles * TILE * k if left_transposed else 0))
     var lp = room.unsafe_ptr()
     var copiers = max(1, min(tiles, min(2 * parallelism_level(None), m * k // COPIED)))
 
@@ -159,26 +173,26 @@ def _by_panels[
         var high = min(m, tiles * (t + 1) // copiers * TILE)
         for start in range(0, k, DEPTH):
             var depth = min(DEPTH, k - start)
-            interleaved_tiles[left_transposed](
+            columns_as_tiles(
                 lp.unsafe_offset(start * tiles * TILE + low * depth),
                 ap,
                 m,
-                k,
                 low,
                 high - low,
                 start,
                 depth,
             )
 
-    if copiers == 1:
-        copy(0)
-    else:
-        sync_parallelize(copy, copiers)
+    comptime if left_transposed:
+        if copiers == 1:
+            copy(0)
+        else:
+            sync_parallelize(copy, copiers)
     var panels = (n + N - 1) // N
     var most = min(panels, TASKS * parallelism_level(None))
     var tasks = max(1, min(most, m * n * k // GRAIN))
 
-    def task(t: Int) {yp, lp, bp, bias, biased, m, n, k, tiles, panels, tasks}:
+    def task(t: Int) {yp, ap, lp, bp, bias, biased, m, n, k, tiles, panels, tasks}:
         var scratch = List[Scalar[T]](unsafe_uninit_length=ROWS_TOGETHER * N)
         var sums = scratch.unsafe_ptr()
         var packed = List[Scalar[T]](unsafe_uninit_length=max(1, k * N))
@@ -191,12 +205,19 @@ def _by_panels[
                 var to = yp.unsafe_offset(block * n + p * N)
                 for start in range(0, max(k, 1), DEPTH):
                     var depth = min(DEPTH, k - start)
-                    var left = lp.unsafe_offset(start * tiles * TILE + block * depth)
-                    var right = panel.unsafe_offset(start * N)
-                    if columns == N:
-                        multiply[True, 2, W, T](rows, left, depth, depth, right, to, n, start > 0)
-                    else:
-                        multiply[True, 2, W, T](rows, left, depth, depth, right, sums, N, start > 0)
+                    _multiply[left_transposed, W](
+                        rows,
+                        ap.unsafe_offset(0 if left_transposed else block * k + start),
+                        k,
+                        lp.unsafe_offset(
+                            start * tiles * TILE + block * depth if left_transposed else 0
+                        ),
+                        depth,
+                        panel.unsafe_offset(start * N),
+                        to if columns == N else sums,
+                        n if columns == N else N,
+                        start > 0,
+                    )
                 _store[N, W](to, n, rows, columns, sums, bias.unsafe_offset(p * N), biased)
         _ = scratch^  # must outlive the pointers into them
         _ = packed^
@@ -217,7 +238,10 @@ def _by_rows[
     n: Int,
     k: Int,
 ):
-    """Many rows: all of the right operand is packed first, a task interleaves its own rows."""
+    """Many rows: all of the right operand is packed first.
+
+    Of a transposed left operand, a task copies its own rows.
+    """
     comptime W = simd_width_of[T]()
     comptime N = 2 * W
     var panels = (n + N - 1) // N
@@ -250,17 +274,21 @@ def _by_rows[
             var to = yp.unsafe_offset(block * n)
             for start in range(0, max(k, 1), DEPTH):
                 var depth = min(DEPTH, k - start)
-                interleaved_tiles[left_transposed](left, ap, m, k, block, rows, start, depth)
+                comptime if left_transposed:
+                    columns_as_tiles(left, ap, m, block, rows, start, depth)
                 for p in range(panels):
-                    var right = rp.unsafe_offset((p * k + start) * N)
-                    if n - p * N >= N:
-                        multiply[True, 2, W, T](
-                            rows, left, depth, depth, right, to.unsafe_offset(p * N), n, start > 0
-                        )
-                    else:
-                        multiply[True, 2, W, T](
-                            rows, left, depth, depth, right, sums, N, start > 0
-                        )
+                    var whole = n - p * N >= N
+                    _multiply[left_transposed, W](
+                        rows,
+                        ap.unsafe_offset(0 if left_transposed else block * k + start),
+                        k,
+                        left,
+                        depth,
+                        rp.unsafe_offset((p * k + start) * N),
+                        to.unsafe_offset(p * N) if whole else sums,
+                        n if whole else N,
+                        start > 0,
+                    )
             for p in range(panels):
                 _store[N, W](
                     to.unsafe_offset(p * N),
