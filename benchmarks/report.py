@@ -255,17 +255,30 @@ def targets(results: Results, zoo: Mapping[str, float]) -> str:
     return _table(["target", "found", ""], rows)
 
 
+def _by(results: Results, what: str) -> dict[Any, list[str]]:
+    """The benchmarks by how they were measured, most of them first."""
+    found: dict[Any, list[str]] = {}
+    for key, measured in results.items():
+        found.setdefault(measured[what], []).append(key)
+    return dict(sorted(found.items(), key=lambda entry: -len(entry[1])))
+
+
+def _machines(results: Results) -> str:
+    """The machine of most benchmarks, and those of the others with their benchmarks."""
+    (machine, _), *others = _by(results, "machine").items()
+    lines = [f"Machine: {machine}."]
+    lines += [f"{', '.join(keys)} were measured on: {other}." for other, keys in others]
+    return "\n\n".join(lines)
+
+
 def page(results: Results, zoo: Mapping[str, float]) -> str:
     """docs/benchmarks.md."""
-    machines = dict.fromkeys(measured["machine"] for measured in results.values())
     calls = dict.fromkeys(str(measured["calls"]) for measured in results.values())
-    rounds: dict[int, list[str]] = {}
-    for key, measured in results.items():
-        rounds.setdefault(measured["rounds"], []).append(key)
-    most = max(rounds, key=lambda count: len(rounds[count]))
+    rounds = _by(results, "rounds")
+    most = next(iter(rounds))
     others = [f"{count} of {', '.join(keys)}" for count, keys in rounds.items() if count != most]
     return _PAGE.format(
-        machines="\n".join(f"Machine: {machine}." for machine in machines),
+        machines=_machines(results),
         calls=" or ".join(calls),
         turns=f"Each engine had {most} turns{'; ' if others else ''}{'; '.join(others)}.",
         targets=targets(results, zoo),
