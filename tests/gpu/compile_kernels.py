@@ -70,18 +70,19 @@ class Kernels:
         others = [alike for alike in left if alike not in set(first)]
         return first + sorted(others, key=lambda alike: -graphs[alike])
 
-    def source(self, alikes: Sequence[str]) -> tuple[str, dict[int, str]]:
-        """A file that launches kernels, and which line launches which."""
-        parts, calls = [self.imports], []
+    def source(self, alikes: Sequence[str]) -> tuple[str, list[str]]:
+        """A file that launches kernels, and the kernel of each of its lines, or ""."""
+        text, calls = self.imports, ""
+        lines = [""] * (text.count("\n") + 1)
         for number, alike in enumerate(alikes):
             kernel = self.alike[alike]
-            name, text = kernel.renamed(lambda place: f"k{number}_{place}")  # noqa: B023
-            parts.append(text)
-            calls.append(f"    {name}({', '.join(ARGUMENTS[type_] for type_ in kernel.arguments)})")
-        text = "\n\n\n".join(parts) + MAIN
-        start = text.count("\n") + 1
-        lines = {start + place: alike for place, alike in enumerate(alikes)}
-        return text + "\n".join(calls) + "\n", lines
+            name, part = kernel.renamed(lambda place: f"k{number}_{place}")  # noqa: B023
+            text += f"\n\n\n{part}"
+            lines += [alike] * (text.count("\n") + 1 - len(lines))
+            calls += f"    {name}({', '.join(ARGUMENTS[type_] for type_ in kernel.arguments)})\n"
+        text += MAIN
+        lines += [""] * (text.count("\n") - len(lines))
+        return text + calls, [*lines, *alikes]
 
 
 def cover(sets: dict[str, set[str]]) -> list[str]:
@@ -161,13 +162,13 @@ def _mojo(arch: str, source: Path, packages: Path) -> tuple[str, list[Path]]:
     return (said if "error:" in said else ""), files
 
 
-def failures(said: str, lines: dict[int, str]) -> dict[str, str]:
-    """What the compiler says of each kernel that it names by the line that launches it."""
+def failures(said: str, lines: Sequence[str]) -> dict[str, str]:
+    """What the compiler says of each kernel that it names, by a line of the file."""
     found: dict[str, str] = {}
     for part in re.split(r"(?=^\S*: error: )", said, flags=re.M):
         for line in re.findall(r"kernels\.mojo:(\d+):", part):
-            if int(line) in lines:
-                found.setdefault(lines[int(line)], part)
+            if int(line) <= len(lines) and (alike := lines[int(line) - 1]):
+                found.setdefault(alike, part)
     return found
 
 

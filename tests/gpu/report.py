@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.gpu.compile_kernels import Kernels
 from tests.gpu.kept_graphs import Kept
+from torch_max_backend.lowering import mojo_kernels
 
 HEAD = """\
 # Ops on GPUs
@@ -81,6 +82,7 @@ def page(kept: Kept, kernels: Kernels) -> str:
     items, archs = kept.items(), architectures(kept)
     by_arch = {arch: outcomes(kept, kernels, arch) for arch in archs}
     parts = [HEAD, _totals(kept, kernels, by_arch), _reasons(items)]
+    parts += [_own(kept, kernels, archs)]
     parts += [_failed(kept, kernels, arch, items) for arch in archs]
     return "\n".join([*parts, _ops(items, by_arch)])
 
@@ -112,6 +114,39 @@ def _totals(kept: Kept, kernels: Kernels, by_arch: Mapping[str, Mapping[str, str
             rows = sum(key in done for key in lowered)
             lines.append([f"`{arch}`: by MAX", str(rows), f"{len(done)} of {len(whole)} graphs"])
     return "## Totals\n\n" + _table(["", "rows", ""], lines)
+
+
+def own_kernels(kept: Kept, kernels: Kernels, arch: str) -> set[str]:
+    """The names of our registered kernels of which some form was compiled for a GPU."""
+    known = kept.kernels_compiled(arch)
+    called = {
+        found[1]
+        for alike, kernel in kernels.alike.items()
+        if alike in known and known[alike]["outcome"] == "compiled"
+        for call in kernel.calls
+        if (found := re.match(r"tmb_\w+\.\w+\.(\w+)", call))
+    }
+    return {name for name, struct in _structs().items() if struct in called}
+
+
+def _structs() -> dict[str, str]:
+    """The struct of each registered kernel."""
+    pattern = r'@extensibility\.register\("(\w+)"\)\s*(?:@\w+\s*)*struct (\w+)'
+    files = mojo_kernels.SOURCES.rglob("*.mojo")
+    return {
+        name: struct for file in files for name, struct in re.findall(pattern, file.read_text())
+    }
+
+
+def _own(kept: Kept, kernels: Kernels, archs: list[str]) -> str:
+    names = set(_structs()) - mojo_kernels.HOST_ONLY
+    lines = []
+    for arch in archs:
+        done = own_kernels(kept, kernels, arch)
+        others = ", ".join(f"`{name}`" for name in sorted(names - done))
+        lines.append([f"`{arch}`", f"{len(names & done)} of {len(names)}", others])
+    head = "## Our kernels\n\nThose that do not refuse a GPU, compiled with at least one dtype:\n\n"
+    return head + _table(["", "compiled", "others"], lines)
 
 
 def _reasons(items: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from tests.gpu.compile_kernels import Kernels, compile_all, cover, failures, und
 from tests.gpu.emit_kernels import emit_all
 from tests.gpu.emitted import Emitted
 from tests.gpu.kept_graphs import PLACEHOLDER, Kept
-from tests.gpu.lower_rows import lower
+from tests.gpu.lower_rows import lower, shuffled
+from tests.lowering.test_mojo_kernels import registered_kernels
 from tests.lowering.test_ops import ROWS
+from torch_max_backend.lowering import mojo_kernels
 
 KERNEL = """\
 # FusionInfo:
@@ -88,12 +91,15 @@ def test_a_file_launches_each_kernel_on_a_line_of_its_own(tmp_path: Path) -> Non
     assert len(kernels.alike) == 2
     text, lines = kernels.source(list(kernels.alike))
     assert text.startswith("import a\nimport b\n") and "_async" not in text
-    launches = {line: text.splitlines()[line - 1] for line in lines}
-    for number, line in enumerate(launches.values()):
-        assert line.startswith(f"    k{number}_") and line.endswith("(pointer, ctx)")
-    (first, *_) = lines
-    said = f"/tmp/kernels.mojo:{first}:9: error: no\n/tmp/kernels.mojo:3:1: error: what?\n"
-    assert list(failures(said, lines)) == [lines[first]]
+    written = text.splitlines()
+    assert len(written) == len(lines)
+    for number, alike in enumerate(kernels.alike):
+        own = [text for text, of in zip(written, lines, strict=True) if of == alike]
+        assert own[-1].startswith(f"    k{number}_") and own[-1].endswith("(pointer, ctx)")
+        (operation,) = (line for line in own if ".execute[" in line)
+        place = written.index(operation) + 1
+        said = f"std/x.mojo:9:9: error: no\n/tmp/kernels.mojo:{place}:1: note: here\n"
+        assert list(failures(f"/tmp/kernels.mojo:1:1: error: what?\n{said}", lines)) == [alike]
 
 
 def test_few_kernels_hold_all_calls() -> None:
@@ -137,6 +143,35 @@ def test_functions_that_no_file_has() -> None:
     assert undefined(nvidia + ".extern .func (.param .b64 r) sin\n") == {"sin"}
     amd = "k:\n\ts_add_u32 s4, s4, sin@rel32@lo+4\n\ts_add_u32 s4, s4, f@gotpcrel32@lo+4\nf:\n"
     assert undefined(amd) == {"sin"}
+
+
+IN_NO_GRAPH = {"tmb_airy_ai", "tmb_bessel_j0", "tmb_bessel_j1", "tmb_bessel_y0", "tmb_bessel_y1"}
+IN_NO_GRAPH |= {"tmb_frexp_exponent", "tmb_frexp_mantissa"}  # these call the C library
+IN_NO_GRAPH |= {"tmb_silu_backward"}  # no row calls it; it is among the pointwise kernels
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_each_kernel_of_ours_compiles_or_refuses(tmp_path: Path) -> None:
+    """Of all rows, those that have a kernel first; minutes."""
+    kept = Kept(tmp_path)
+    lower(kept, shuffled())
+    items, chosen = kept.items(), {}
+    for item, entry in items.items():
+        if "key" in entry:
+            for name in re.findall(rb"tmb_\w+", kept.path(entry["key"]).read_bytes()):
+                chosen.setdefault(name.decode(), item)
+    few = Kept(tmp_path / "few")
+    few.kernels.write_text(kept.kernels.read_text())
+    for item in sorted(set(chosen.values())):
+        key = items[item]["key"]
+        few.path(key).write_bytes(kept.path(key).read_bytes())
+        few.note(item, "lowered", key=key)
+    emit_all(few)
+    compile_all("sm_90", few)
+    assert {e["outcome"] for e in few.kernels_compiled("sm_90").values()} == {"compiled"}
+    done = report.own_kernels(few, Kernels(few), "sm_90")
+    assert registered_kernels() - done == mojo_kernels.HOST_ONLY | IN_NO_GRAPH
 
 
 @pytest.mark.slow
