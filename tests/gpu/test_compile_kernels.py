@@ -156,7 +156,8 @@ def test_each_kernel_of_ours_compiles_or_refuses(tmp_path: Path) -> None:
     """Of all rows, those that have a kernel first; minutes."""
     kept = Kept(tmp_path)
     lower(kept, shuffled())
-    items, chosen = kept.items(), {}
+    items = kept.items()
+    chosen: dict[str, str] = {}
     for item, entry in items.items():
         if "key" in entry:
             for name in re.findall(rb"tmb_\w+", kept.path(entry["key"]).read_bytes()):
