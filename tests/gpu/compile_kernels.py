@@ -7,8 +7,8 @@
 
 What MAX compiles for a graph is Mojo that it has written. Here `mojo build` translates it to the
 GPU's assembly: without the wrappers for MAX's runtime, with less optimization, each kernel once,
-and of kernels that are alike (`emitted.Kernel.alike`) one. That takes a fifth of the time of
-`compile_graphs`. A run that was stopped goes on where it was.
+and of kernels that are alike (`emitted.Kernel.alike`) one. The first 475 took 0.7 s each,
+where MAX takes 2.8 s for a graph. A run that was stopped goes on where it was.
 """
 
 from __future__ import annotations
