@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 PACKAGES = ("torch", "max", "onnxruntime", "openvino", "transformers")
 FEATURES = {
@@ -68,3 +70,19 @@ def sources() -> str:
         digest.update(f"{path.relative_to(package)}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def grouped(results: Mapping[str, Mapping[str, Any]], what: str) -> dict[Any, list[str]]:
+    """The names of results by how they were measured, most of them first."""
+    found: dict[Any, list[str]] = {}
+    for name, measured in results.items():
+        found.setdefault(measured[what], []).append(name)
+    return dict(sorted(found.items(), key=lambda entry: -len(entry[1])))
+
+
+def machines(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """The machine of most results, and those of the others with their names."""
+    (most, _), *others = grouped(results, "machine").items()
+    lines = [f"Machine: {most}."]
+    lines += [f"Measured on another one, {other}: {', '.join(names)}." for other, names in others]
+    return "\n\n".join(lines)

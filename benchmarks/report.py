@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks.catalogue import BENCHMARKS, ENGINES, NEW_TOKENS, OURS
 from benchmarks.chart import draw
+from benchmarks.machine import grouped, machines
 from benchmarks.targets import (
     Measured,
     Results,
@@ -255,30 +256,14 @@ def targets(results: Results, zoo: Mapping[str, float]) -> str:
     return _table(["target", "found", ""], rows)
 
 
-def _by(results: Results, what: str) -> dict[Any, list[str]]:
-    """The benchmarks by how they were measured, most of them first."""
-    found: dict[Any, list[str]] = {}
-    for key, measured in results.items():
-        found.setdefault(measured[what], []).append(key)
-    return dict(sorted(found.items(), key=lambda entry: -len(entry[1])))
-
-
-def _machines(results: Results) -> str:
-    """The machine of most benchmarks, and those of the others with their benchmarks."""
-    (machine, _), *others = _by(results, "machine").items()
-    lines = [f"Machine: {machine}."]
-    lines += [f"{', '.join(keys)} were measured on: {other}." for other, keys in others]
-    return "\n\n".join(lines)
-
-
 def page(results: Results, zoo: Mapping[str, float]) -> str:
     """docs/benchmarks.md."""
     calls = dict.fromkeys(str(measured["calls"]) for measured in results.values())
-    rounds = _by(results, "rounds")
+    rounds = grouped(results, "rounds")
     most = next(iter(rounds))
     others = [f"{count} of {', '.join(keys)}" for count, keys in rounds.items() if count != most]
     return _PAGE.format(
-        machines=_machines(results),
+        machines=machines(results),
         calls=" or ".join(calls),
         turns=f"Each engine had {most} turns{'; ' if others else ''}{'; '.join(others)}.",
         targets=targets(results, zoo),

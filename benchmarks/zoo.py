@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from benchmarks.machine import machine, sources
+from benchmarks.machine import machine, machines, sources
 from benchmarks.peers import REST
 from benchmarks.targets import geometric_mean
 from tests.testing.dynamo import many_models
@@ -116,11 +116,10 @@ def page(lines: Mapping[str, Mapping[str, Any]]) -> str:
         line = lines[name]
         table.append(f"| {name} | {line['eager_ms']:.3f} | {line['max_ms']:.3f} | {ratio:.2f} |")
     table += [f"| {name} | failed: {why.splitlines()[0]} | | |" for name, why in failed.items()]
-    machines = dict.fromkeys(line["machine"] for line in lines.values())
     return _PAGE.format(
         seconds=SECONDS,
         rest=REST,
-        machines="\n".join(f"Machine: {name}." for name in machines),
+        machines=machines(lines),
         summary=" ".join(told),
         table="\n".join(table),
     )
