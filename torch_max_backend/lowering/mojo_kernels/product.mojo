@@ -42,20 +42,21 @@ def pack[
             for i in range(k * N):
                 panel[unsafe_offset=i] = Scalar[T](0)
         # Some lines at a time, so that what is written stays in the L1 cache.
+        comptime S = max(W, 4)
         var whole = columns // 4 * 4
         var j = 0
-        while j + W <= k:
+        while j + S <= k:
             for c in range(0, whole, 4):
                 var block = b.unsafe_offset((first + c) * k + j)
-                comptime for i in range(0, W, 4):
+                comptime for i in range(0, S, 4):
                     transpose_4x4(
                         panel.unsafe_offset((j + i) * N + c), N, block.unsafe_offset(i), k
                     )
             for c in range(whole, columns):
-                var v = b.unsafe_offset((first + c) * k + j).unsafe_load[width=W]()
-                comptime for i in range(W):
+                var v = b.unsafe_offset((first + c) * k + j).unsafe_load[width=S]()
+                comptime for i in range(S):
                     panel[unsafe_offset = (j + i) * N + c] = v[i]
-            j += W
+            j += S
         while j < k:
             for c in range(columns):
                 panel[unsafe_offset = j * N + c] = b[unsafe_offset = (first + c) * k + j]
