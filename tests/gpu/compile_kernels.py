@@ -165,7 +165,9 @@ def _mojo(arch: str, source: Path, packages: Path) -> tuple[str, list[Path]]:
 def failures(said: str, lines: Sequence[str]) -> dict[str, str]:
     """What the compiler says of each kernel that it names, by a line of the file."""
     found: dict[str, str] = {}
-    for part in re.split(r"(?=^\S*: error: )", said, flags=re.M):
+    for part in re.split(r"(?=^\S*: (?:error|warning): )", said, flags=re.M):
+        if not re.match(r"\S*: error: ", part):
+            continue  # a warning names lines, too
         for line in re.findall(r"kernels\.mojo:(\d+):", part):
             if int(line) <= len(lines) and (alike := lines[int(line) - 1]):
                 found.setdefault(alike, part)

@@ -100,6 +100,7 @@ def test_a_file_launches_each_kernel_on_a_line_of_its_own(tmp_path: Path) -> Non
         place = written.index(operation) + 1
         said = f"std/x.mojo:9:9: error: no\n/tmp/kernels.mojo:{place}:1: note: here\n"
         assert list(failures(f"/tmp/kernels.mojo:1:1: error: what?\n{said}", lines)) == [alike]
+        assert not failures(said.replace(": error: ", ": warning: "), lines)
 
 
 def test_few_kernels_hold_all_calls() -> None:

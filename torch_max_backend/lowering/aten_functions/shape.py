@@ -184,8 +184,14 @@ def aten_constant_pad_nd(
         return result
     static = [amount for amount in amounts if isinstance(amount, int)]
     if len(static) == len(amounts) and 0 not in shapes.sizes(result):
+        # MAX's kernel for bool does not compile for a GPU.
+        kind = torch.uint8 if dtype == torch.bool else dtype
+        if dtype == torch.bool and not isinstance(value, Dim):
+            value = bool(value)
         # MAX takes the number on the CPU, wherever the tensor is.
-        return ops.pad(result, static, value=constants.scalar(value, dtype, DeviceRef.CPU()))
+        number = constants.scalar(value, kind, DeviceRef.CPU())
+        padded = ops.pad(promotion.cast(result, kind), static, value=number)
+        return promotion.cast(padded, dtype)
     for dim in range(self.rank):
         shape = shapes.sizes(result)
         parts = []
