@@ -7,15 +7,13 @@ part of the rows, and no copy in another layout is needed. 16-bit floats are sum
 import extensibility
 from extensibility import InputTensor, OutputTensor
 from max.gpu.host import DeviceContext
-from std.sys.info import simd_width_of, size_of
+from std.sys.info import simd_width_of
 
 from .epilogue import ACTIVATIONS, MULTIPLY, NONE, activate, combine
 from .launch import host_only
 from .lines import GRAIN, wide
 from .shares import each_part
-
-comptime LINE_BYTES = 64
-"""Of a cache line."""
+from .tiles import LINE
 
 
 @always_inline
@@ -25,7 +23,7 @@ def _together[T: DType]() -> Int:
     Each is a stream of memory, and many are faster than few. Rows may compete for the same lines of
     the L1 cache, so there are fewer if a line is read in parts.
     """
-    return 16 if simd_width_of[wide(T)]() * size_of[T]() >= LINE_BYTES else 8
+    return 16 if simd_width_of[wide(T)]() >= LINE[T] else 8
 
 
 @always_inline

@@ -2,7 +2,8 @@
 
 In training a product's operand is often a transpose: the gradient of a weight is `x.T @ grad`, that
 of its input `grad @ weight.T`. The right operand is copied into panels anyway, so a transpose costs
-another order of reading. A left operand is copied only if it is a transpose. A bias is added before the result leaves the cache.
+another order of reading. A left operand is copied only if it is a transpose. A bias is added before
+the result leaves the cache.
 """
 
 import extensibility
@@ -165,7 +166,8 @@ def _by_panels[
     comptime W = simd_width_of[T]()
     comptime N = 2 * W
     var tiles = (m + TILE - 1) // TILE
-    var room = List[Scalar[T]](unsafe_uninit_length=max(1, tiles * TILE * k if left_transposed else 0))
+    var numbers = tiles * TILE * k if left_transposed else 1
+    var room = List[Scalar[T]](unsafe_uninit_length=max(1, numbers))
     var lp = room.unsafe_ptr()
     var copiers = max(1, min(tiles, min(2 * parallelism_level(None), m * k // COPIED)))
 
@@ -267,7 +269,8 @@ def _by_rows[
     def task(t: Int) {yp, ap, rp, bias, biased, m, n, k, together, panels, blocks, tasks}:
         var scratch = List[Scalar[T]](unsafe_uninit_length=together * N)
         var sums = scratch.unsafe_ptr()
-        var copied = List[Scalar[T]](unsafe_uninit_length=max(1, together * min(k, DEPTH)))
+        var numbers = together * min(k, DEPTH) if left_transposed else 1
+        var copied = List[Scalar[T]](unsafe_uninit_length=max(1, numbers))
         var left = copied.unsafe_ptr()
         for b in range(blocks * t // tasks, blocks * (t + 1) // tasks):
             var block = b * together
