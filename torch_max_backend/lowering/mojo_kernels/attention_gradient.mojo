@@ -7,7 +7,6 @@ in the cache: reading them back would cost more. What a causal mask hides is not
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
@@ -16,6 +15,7 @@ from .attention import BLOCK, SCORES, Sizes, Steps, product_of_panels, softmax_r
 from .launch import host_only
 from .panels import columns_of, rows_of
 from .product import columns_as_tiles
+from .team import in_tasks
 from .tiles import TILE, multiply
 
 
@@ -223,7 +223,7 @@ def attention_gradients[
         for i in range(s.batch * s.queries * s.heads * s.width):
             dqp[unsafe_offset=i] = 0
     elif units > 0:
-        sync_parallelize(task, tasks)
+        in_tasks(tasks, task)
 
 
 @extensibility.register("tmb_attention_gradient")

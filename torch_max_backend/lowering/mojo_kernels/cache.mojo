@@ -3,12 +3,12 @@
 import extensibility
 from extensibility import InputTensor, OutputTensor
 from extensibility import _MutableInputTensor as MutableInputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 
 from .launch import host_only
 from .lines import copy
+from .team import in_tasks
 
 
 @extensibility.register("tmb_write_lines")
@@ -95,4 +95,4 @@ struct PutLines:
                     var source = new.unsafe_offset((o * count + line) * inner)
                     copy(to.unsafe_offset(place), source, inner)
 
-        sync_parallelize(task, tasks)
+        in_tasks(tasks, task)

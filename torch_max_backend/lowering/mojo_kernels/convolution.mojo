@@ -6,7 +6,6 @@ MAX's own convolution needs channels last, and takes seconds to compile for ever
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 from std.math import iota
@@ -15,6 +14,7 @@ from std.sys.intrinsics import masked_load
 
 from .launch import each, host_only
 from .lines import task_count
+from .team import in_tasks
 from .tiles import (
     DEPTH,
     GRAIN,
@@ -259,7 +259,7 @@ struct Convolution:
             _ = results^
             _ = panel_scratch^
 
-        sync_parallelize(task, tasks)
+        in_tasks(tasks, task)
         _ = found^
 
 
@@ -411,7 +411,7 @@ struct FilterGradient:
                         )
                     j += count
 
-        sync_parallelize(prepare, max(chunks, 1))
+        in_tasks(max(chunks, 1), prepare)
         # The columns of a panel are channels at one tap, which are copied four at a time, or the
         # filters' numbers as they follow each other, which are stored as vectors.
         var by_tap = channels >= N and depth >= 4 * m
@@ -456,7 +456,7 @@ struct FilterGradient:
             _ = scratch^  # must outlive the pointers into them
             _ = packed^
 
-        sync_parallelize(task, tasks)
+        in_tasks(tasks, task)
         _ = found^
         _ = copied^
 

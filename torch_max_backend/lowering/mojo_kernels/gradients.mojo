@@ -2,7 +2,6 @@
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from max.gpu.host.info import is_cpu
 from max.runtime.asyncrt import parallelism_level
@@ -10,6 +9,7 @@ from std.sys.info import simd_width_of
 
 from .launch import each, host_only, lanes
 from .lines import exp_of, task_count
+from .team import in_tasks
 
 comptime TOGETHER = 64
 """Rows whose sum is made by itself before it goes to the total: long sums lose digits."""
@@ -105,7 +105,7 @@ struct LayerNormGradient:
                         total[unsafe_offset=i] += part[unsafe_offset=i]
                         part[unsafe_offset=i] = 0
 
-        sync_parallelize(task, tasks)
+        in_tasks(tasks, task)
         var scales = grad_gamma.unsafe_ptr()
         var shifts = grad_beta.unsafe_ptr()
         for j in range(n):

@@ -15,14 +15,11 @@ one that has not begun, and a thread alone can run everything.
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 from std.atomic import Atomic
-from std.ffi import external_call
 from std.math import sqrt
-from std.sys.info import CompilationTarget, simd_width_of
-from std.sys.intrinsics import llvm_intrinsic
+from std.sys.info import simd_width_of
 from std.time import perf_counter_ns
 
 from .image_convolution import HELD, convolution, half_of
@@ -33,6 +30,7 @@ from .image_pooling import mean_of_image, pool
 from .image_steps import finish, place_of
 from .image_winograd import SIDE, pixel_floats, tile_floats, tiles_together, winograd
 from .launch import host_only
+from .team import LINE, PATIENCE, in_team, offer_core, pause
 
 comptime SMALLEST = 32 * 1024
 """Multiplications of a task: fewer would not repay claiming it."""
@@ -42,12 +40,6 @@ comptime TASKS = 12
 
 comptime ALONE = 1024 * 1024
 """Multiplications of a program that one thread runs: fewer would not repay waking another."""
-
-comptime LINE = 8
-"""Numbers of a cache line."""
-
-comptime PATIENCE = 2000
-"""How often a waiting thread looks before it offers its core to others."""
 
 
 @fieldwise_init
@@ -253,10 +245,9 @@ def _wait(done: Pointer[mut=True, Int64, _], tasks: Int):
     while Int(Atomic[Int64].load(done)) < tasks:
         looks += 1
         if looks > PATIENCE:
-            _ = external_call["sched_yield", Int32]()
+            offer_core()
         else:
-            comptime if CompilationTarget.is_x86():
-                llvm_intrinsic["llvm.x86.sse2.pause", NoneType]()
+            pause()
 
 
 def run_as[
@@ -429,7 +420,7 @@ def run_program[
     if workers == 1:
         member(0)
     else:
-        sync_parallelize(member, workers)
+        in_team(workers, member)
     if timed:
         var to = result.unsafe_offset(at(last, AT_FILTERS))
         for index in range(lines):

@@ -6,12 +6,12 @@ right operand into panels while it runs, and shares its inner loop with the othe
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
 
 from .launch import host_only
+from .team import in_tasks
 from .tiles import GRAIN, ROWS_TOGETHER, TASKS, multiply_all
 
 comptime FEW = 4
@@ -197,4 +197,4 @@ struct Matmul[transposed: Bool]:
             _ = scratch^  # must outlive the pointers into it
             _ = panel_scratch^
 
-        sync_parallelize(task, tasks)
+        in_tasks(tasks, task)

@@ -8,12 +8,12 @@ the result leaves the cache.
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 from std.sys.info import simd_width_of
 
 from .launch import host_only
+from .team import in_tasks
 from .tiles import DEPTH, GRAIN, ROWS_TOGETHER, TASKS, TILE, multiply, transpose_4x4
 
 comptime STEP = 4 if TILE % 4 == 0 else 2
@@ -190,7 +190,7 @@ def _by_panels[
         if copiers == 1:
             copy(0)
         else:
-            sync_parallelize(copy, copiers)
+            in_tasks(copiers, copy)
     var panels = (n + N - 1) // N
     var most = min(panels, TASKS * parallelism_level(None))
     var tasks = max(1, min(most, m * n * k // GRAIN))
@@ -225,7 +225,7 @@ def _by_panels[
         _ = scratch^  # must outlive the pointers into them
         _ = packed^
 
-    sync_parallelize(task, tasks)
+    in_tasks(tasks, task)
     _ = room^
 
 
@@ -259,7 +259,7 @@ def _by_rows[
     if copiers == 1:
         copy(0)
     else:
-        sync_parallelize(copy, copiers)
+        in_tasks(copiers, copy)
     var parts = 4 * parallelism_level(None)
     var together = min(ROWS_TOGETHER, ((m + parts - 1) // parts + TILE - 1) // TILE * TILE)
     var blocks = (m + together - 1) // together
@@ -306,7 +306,7 @@ def _by_rows[
         _ = scratch^  # must outlive the pointers into them
         _ = copied^
 
-    sync_parallelize(task, tasks)
+    in_tasks(tasks, task)
     _ = room^
 
 

@@ -4,14 +4,12 @@ Kernels that divide their rows in the same way hand results to each other within
 what another core has written takes several times as long.
 """
 
-from max.algorithm import sync_parallelize
 from max.runtime.asyncrt import parallelism_level
 from std.atomic import Atomic
 from std.ffi import external_call
 from std.sys.info import CompilationTarget
 
-comptime LINE = 8
-"""Numbers of a cache line: counters on one line would be passed back and forth."""
+from .team import LINE, in_team
 
 
 @always_inline
@@ -50,7 +48,7 @@ def each_share[
                     break
                 body(share, first, min(first + together, units))
 
-    sync_parallelize(member, shares)
+    in_team(shares, member)
     _ = counters^  # must outlive the pointer into it
 
 

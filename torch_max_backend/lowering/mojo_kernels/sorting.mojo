@@ -2,12 +2,12 @@
 
 import extensibility
 from extensibility import InputTensor, OutputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 
 from .launch import each, host_only
 from .lines import precedes, task_count
 from .merging import merge_sort
+from .team import in_tasks
 
 
 def _sort_lines[
@@ -82,7 +82,7 @@ def _sort_lines[
                 vp[unsafe_offset = base + j * inner] = left[j]
                 ip[unsafe_offset = base + j * inner] = left_at[j]
 
-    sync_parallelize(task, tasks)
+    in_tasks(tasks, task)
 
 
 @extensibility.register("tmb_sort")

@@ -8,7 +8,6 @@ that all values of it stay in the L1 cache, so the speed is that of the memory.
 import extensibility
 from extensibility import InputTensor
 from extensibility import _MutableInputTensor as MutableInputTensor
-from max.algorithm import sync_parallelize
 from max.gpu.host import DeviceContext
 from max.runtime.asyncrt import parallelism_level
 from std.ffi import external_call
@@ -17,6 +16,7 @@ from std.sys.info import simd_width_of
 
 from .launch import host_only
 from .math.arithmetic import extremum, pow
+from .team import in_tasks
 
 comptime Floats = Pointer[Float32, MutUntrackedOrigin]
 comptime Words = Pointer[Int64, _]
@@ -268,6 +268,6 @@ struct Update:
             external_call["free", NoneType](rp)
 
         if tiles > 0:
-            sync_parallelize(task, tasks)
+            in_tasks(tasks, task)
         external_call["free", NoneType](sp)
         _ = bounds^
