@@ -1,5 +1,4 @@
-"""Threads that stay with our kernels (`mojo_kernels/team.mojo`): calls from many threads at once, and
-what their code rests on."""
+"""Threads that stay with our kernels (`mojo_kernels/team.mojo`): many callers, and dropped graphs."""
 
 from __future__ import annotations
 
