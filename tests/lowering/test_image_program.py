@@ -36,6 +36,8 @@ IMAGE = torch.randn(1, 3, 16, 16)
 TABLE.rows["pooled"] = (_without_grad(POOLED), (IMAGE,), {"dynamic": False})
 LAST = IMAGE.contiguous(memory_format=torch.channels_last)
 TABLE.rows["channels last"] = (_without_grad(POOLED), (LAST,), {"dynamic": False})
+SWISH = nn.Sequential(nn.Conv2d(3, 40, 1), nn.SiLU(), nn.Conv2d(40, 33, 1), nn.Hardswish()).eval()
+TABLE.rows["swish"] = (_without_grad(SWISH), (IMAGE,), {"dynamic": False})
 
 
 MANY = nn.Sequential(
@@ -69,11 +71,12 @@ def test_every_network_is_right(compiled: dict[str, Compiled]) -> None:
         )
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_values_that_are_no_numbers(compiled: dict[str, Compiled], value: float) -> None:
+@pytest.mark.parametrize("name", ["pooled", "swish"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf"), 1e4, -1e4])
+def test_values_that_are_no_numbers(compiled: dict[str, Compiled], value: float, name: str) -> None:
     x = torch.randn(1, 3, 16, 16)
     x[0, 1, 3, 4] = value
-    function = compiled["pooled"]
+    function = compiled[name]
     torch.testing.assert_close(function(x), function.eager(x), equal_nan=True)
 
 

@@ -57,6 +57,17 @@ def test_pixels_in_one_row() -> None:
     assert LINE.in_one_line() is LINE, "it has a window"
 
 
+@pytest.mark.parametrize("images", [1, 2])
+def test_pixels_of_images_with_a_scale_each(images: int) -> None:
+    scale = View(7, 4)
+    line = Instruction(What.CONVOLUTION, (images, 5, 5, 4), VIEW, VIEW, (5, 5, 4), scale=scale)
+    assert decode(line.encode()).scale == scale
+    one = line.in_one_line(any_batch=False)
+    assert one.size == ((1, 1, 25, 4) if images == 1 else (2, 1, 25, 4))
+    assert one.line == (images == 1)
+    assert line.in_one_line(any_batch=True).size == (images, 1, 25, 4)
+
+
 @pytest.mark.parametrize("names", [What, Then])
 def test_the_kernel_has_the_same_numbers(names: type) -> None:
     text = (Path(mojo_kernels.SOURCES) / "image_instructions.mojo").read_text()

@@ -44,6 +44,10 @@ def _excite(x: torch.Tensor, a: nn.Module, r: nn.Module, e: nn.Module):
     return y * F.hardsigmoid(e(F.relu(r(F.adaptive_avg_pool2d(y, 1)))))
 
 
+def _project(x: torch.Tensor, a: nn.Module, r: nn.Module, e: nn.Module, p: nn.Module, q: nn.Module):
+    return q(p(_excite(x, a, r, e)) * 2)
+
+
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, int, int, int]]] = {
     "one convolution": (lambda: _conv(3, 5, 3), (2, 3, 7, 9)),
     "padded, without bias": (lambda: _conv(4, 33, 3, padding=1, bias=False), (1, 4, 6, 5)),
@@ -112,6 +116,28 @@ NETWORKS: dict[str, tuple[Callable[[], nn.Module], tuple[int, int, int, int]]] =
     "squeeze and excite": (
         lambda: Of(_excite, a=_conv(3, 18, 3), r=_conv(18, 4, 1), e=_conv(4, 18, 1)),
         (2, 3, 6, 6),
+    ),
+    "excite, then 1 x 1": (
+        lambda: Of(
+            _project,
+            a=_conv(3, 18, 3),
+            r=_conv(18, 4, 1),
+            e=_conv(4, 18, 1),
+            p=_conv(18, 40, 1),
+            q=_conv(40, 5, 1),
+        ),
+        (1, 3, 9, 8),
+    ),
+    "excite two images, then 1 x 1": (
+        lambda: Of(
+            _project,
+            a=_conv(3, 33, 3, padding=1),
+            r=_conv(33, 4, 1),
+            e=_conv(4, 33, 1),
+            p=_conv(33, 9, 1),
+            q=_conv(9, 33, 1),
+        ),
+        (2, 3, 5, 7),
     ),
     "pools": (
         lambda: nn.Sequential(

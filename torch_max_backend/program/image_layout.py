@@ -116,6 +116,8 @@ class Draft:
     grid: tuple[int, int, int, int] | None = None
     """The result's row and pixel that it begins at, and their distances: every other one."""
     then: list[tuple[Then, Any]] = field(default_factory=list)
+    scale: Image | None = None
+    """An image of one pixel that the source of a convolution is multiplied by."""
 
     def size(self) -> tuple[int, int, int, int]:
         image = self.source if self.result is None or self.grid is not None else self.result
@@ -123,10 +125,14 @@ class Draft:
         n, h, w, c = image.size
         return (n, h, w, self.result.size[3]) if self.result is not None else (n, h, w, c)
 
+    def reads(self) -> list[Image]:
+        images = [self.source, self.scale, *(what for _, what in self.then)]
+        return [image for image in images if isinstance(image, Image)]
+
     def touches(self) -> list[Image]:
         """The roots of all images that it reads or writes."""
-        images = [self.result, self.source, *(what for _, what in self.then)]
-        return [image.root()[0] for image in images if isinstance(image, Image)]
+        images = [*([self.result] if self.result is not None else []), *self.reads()]
+        return [image.root()[0] for image in images]
 
 
 @dataclass(frozen=True)
@@ -201,6 +207,7 @@ class Network:
 
     def finish(self) -> Finished:
         """Give every image its place, and write the program."""
+        self._scale_while_convolving()
         self._reserve_borders()
         first, workspace = self._place()
         weights = _Weights(self.columns)
@@ -215,10 +222,35 @@ class Network:
         past = self._read_past_the_end()
         return Finished(program, [*numbers, 0.0, 0.0], weights.layout(), workspace, past)
 
+    def _scale_while_convolving(self) -> None:
+        """Let a convolution of single pixels multiply what it reads by squeeze-and-excite's scale.
+
+        It reads each of its filters once for a tile of pixels, so the product is nearly free there,
+        and a pass over the image otherwise.
+        """
+        for draft in list(self.drafts):
+            plain = draft.window == (1, 1) and draft.stride == (1, 1) and draft.padding == (0, 0)
+            if draft.what is not What.CONVOLUTION or not plain or draft.source is None:
+                continue
+            scaled = draft.source
+            makers = [each for each in self.drafts if each.result is scaled]
+            readers = [each for each in self.drafts if scaled in each.reads()]
+            if len(makers) != 1 or readers != [draft] or scaled.whole is not None:
+                continue
+            (maker,) = makers
+            if maker.what is not What.POINTWISE or maker.source is None or len(maker.then) != 1:
+                continue
+            ((then, by),) = maker.then
+            if then is not Then.MULTIPLY_IMAGE or by.size[1:3] != (1, 1):
+                continue
+            if maker.source.size != scaled.size or scaled.size[1:3] == (1, 1):
+                continue
+            draft.source, draft.scale = maker.source, by
+            self.drafts.remove(maker)
+
     def _reserve_borders(self) -> None:
         for draft in self.drafts:
-            images = [draft.result, draft.source, *(what for _, what in draft.then)]
-            for image in images:
+            for image in [draft.result, *draft.reads()]:
                 if isinstance(image, Image):
                     image.reserve(0, 0, 0, 0)  # a padded image is larger than its memory
             if draft.what in (What.CONVOLUTION, What.DEPTHWISE):
@@ -240,23 +272,36 @@ class Network:
                 draft.source.reserve(top, left, max(below, 0), max(right, 0))
 
     def _place(self) -> tuple[dict[int, list[Image]], int]:
-        """Offsets of all roots: memory is used again after its last reader."""
+        """Offsets of all roots: memory is used again after its last reader.
+
+        Images that share memory have the same middle. A core computes the first or the last rows of
+        each image, and what the other core has written takes several times as long to write to.
+        """
         lives: dict[Image, list[int]] = {}
         for index, draft in enumerate(self.drafts):
             for root in draft.touches():
                 lives.setdefault(root, [index, index])[1] = index
-        placed: list[Image] = []
-        end = 0
+        shelves: list[list[Image]] = []
         for root, (start, last) in lives.items():
-            others = [o for o in placed if lives[o][0] <= last and start <= lives[o][1]]
-            offset = 0
-            for other in sorted(others, key=lambda o: o.offset):
-                if offset + root.floats() <= other.offset:
-                    break
-                offset = max(offset, _aligned(other.offset + other.floats()))
-            root.offset = offset
-            placed.append(root)
-            end = max(end, offset + root.floats())
+            free = [
+                shelf
+                for shelf in shelves
+                if not any(lives[o][0] <= last and start <= lives[o][1] for o in shelf)
+            ]
+            # Of those that have room the smallest, else the one that has to grow least.
+            fits = [shelf for shelf in free if _half(shelf) >= _half([root])]
+            if fits:
+                min(fits, key=_half).append(root)
+            elif free:
+                max(free, key=_half).append(root)
+            else:
+                shelves.append([root])
+        end = 0
+        for shelf in shelves:
+            middle = end + _half(shelf)
+            for root in shelf:
+                root.offset = middle - _half([root])
+            end = middle + _half(shelf)
         first: dict[int, list[Image]] = {}
         for root, (start, _) in lives.items():
             first.setdefault(start, []).append(root)
@@ -324,6 +369,7 @@ class Network:
             at,
             flag,
             tuple(steps),
+            scale=draft.scale.view(self.any_batch) if draft.scale is not None else None,
         )
 
 
@@ -348,3 +394,8 @@ class _Weights:
 
 def _aligned(offset: int) -> int:
     return -(-offset // _ALIGNED) * _ALIGNED
+
+
+def _half(images: list[Image]) -> int:
+    """Room for half of the largest image."""
+    return max(_aligned(-(-image.floats() // 2)) for image in images)

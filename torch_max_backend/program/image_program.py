@@ -108,21 +108,32 @@ class Instruction:
     """Whether the next instruction need not wait for this one."""
     line: bool = False
     """Whether all pixels of all images are one row."""
+    scale: View | None = None
+    """Of a convolution of single pixels: an image of one pixel that its source is multiplied by."""
 
     def in_one_line(self, any_batch: bool = False) -> Instruction:
         """The same with all pixels in one row, so that tiles do not end where rows end."""
         n, h, w, c = self.size
         views = [self.result, self.source, *(step.view for step in self.steps if step.view)]
-        plain = self.window == (1, 1) and self.stride == (1, 1) and self.padding == (0, 0)
-        if self.what not in (What.CONVOLUTION, What.POINTWISE) or not plain:
+        if self.what not in (What.CONVOLUTION, What.POINTWISE) or not self.is_plain():
             return self
+        if self.scale is not None and (n > 1 or any_batch):
+            # Each image has a scale of its own, so a tile ends where an image ends.
+            if not all(view.is_line(True, h, w) for view in views):
+                return self
+            return replace(self, size=(n, 1, h * w, c), input=(1, h * w, self.input[2]))
         if not all(view.is_line(n == 1 and not any_batch, h, w) for view in views):
             return self
         pixels = n * h * w
         return replace(self, size=(1, 1, pixels, c), input=(1, pixels, self.input[2]), line=True)
 
+    def is_plain(self) -> bool:
+        """Whether a pixel of the result depends on the same pixel of the source alone."""
+        return self.window == (1, 1) and self.stride == (1, 1) and self.padding == (0, 0)
+
     def encode(self) -> list[int]:
         """The numbers that the kernel reads."""
+        scale = self.scale or View()
         numbers = [
             int(self.what),
             *self.size,
@@ -140,6 +151,10 @@ class Instruction:
             self.result.root,
             self.source.root,
             int(self.line),
+            int(self.scale is not None),
+            scale.offset,
+            scale.image,
+            scale.root,
         ]
         numbers += [0] * (_STEPS - len(numbers))
         assert len(numbers) == _STEPS and len(self.steps) <= MOST_STEPS
@@ -175,6 +190,7 @@ def decode(numbers: Sequence[int]) -> Instruction:
         tuple(steps),
         bool(n[27]),
         bool(n[30]),
+        View(n[32], n[33], root=n[34]) if n[31] else None,
     )
 
 
@@ -292,6 +308,9 @@ class _Run:
         first = replace(view, offset=view.offset - ph * view.row - pw * view.pixel)
         seen = ((h - 1) * sh + (kh - 1) * dh + 1, (w - 1) * sw + (kw - 1) * dw + 1)
         padded = self._image(first, (n, *seen, ic))
+        if line.scale is not None:
+            # In one line there is one image, and one scale.
+            padded = padded * self._image(line.scale, (1 if line.line else n, 1, 1, ic))
         panels = -(-c // self.columns)
         if line.what is What.DEPTHWISE:
             size = kh * kw * panels * self.columns

@@ -108,6 +108,29 @@ def test_a_concatenation_costs_no_instruction() -> None:
     assert [what.name for what in lines] == ["LOAD", *["CONVOLUTION"] * 4, "STORE"]
 
 
+def test_a_scale_of_channels_costs_no_instruction() -> None:
+    model, x = make("excite, then 1 x 1")
+    (lines,) = programs_of(traced(model, x)[0])
+    assert What.POINTWISE not in lines and lines.count(What.CONVOLUTION) == 5
+
+
+def test_images_that_share_memory_have_the_same_middle() -> None:
+    """The rows that a core computes lie where that core wrote before."""
+    model = nn.Sequential(*(nn.Conv2d(16, 16, 2) for _ in range(6)))
+    program, _ = traced(model, torch.randn(1, 16, 17, 16))
+    (call,) = [call for call in program.calls if str(call.op) == PROGRAM]
+    starts = range(0, len(call.args[2]), LENGTH)
+    lines = [decode(call.args[2][start : start + LENGTH]) for start in starts]
+    images = {
+        (line.result.offset, line.size[1] * line.result.row)
+        for line in lines
+        if line.what is What.CONVOLUTION
+    }
+    middles = {offset + floats // 2 for offset, floats in images}
+    assert len(images) == 6 and max(middles) - min(middles) > 1000
+    assert all(min(abs(m - min(middles)), abs(m - max(middles))) <= 16 for m in middles)
+
+
 def test_memory_is_used_again() -> None:
     model = nn.Sequential(*(nn.Conv2d(8, 8, 1) for _ in range(20)))
     program, _ = traced(model, torch.randn(1, 8, 16, 16))

@@ -13,15 +13,19 @@ from .image_instructions import (
     AT_PADDING,
     AT_RESULT,
     AT_ROOTS,
+    AT_SCALE,
+    AT_SCALE_ROOT,
+    AT_SCALING,
     AT_SOURCE,
     AT_STEPS,
     AT_STRIDE,
     AT_WINDOW,
     F,
+    HARDSWISH,
     RELU,
     at,
 )
-from .image_steps import finish, place_of, step_image
+from .image_steps import finish, hardswish, place_of, step_image
 from .tiles import LINE, TO_L2, lines_each
 
 comptime HELD = 128 * 1024
@@ -52,6 +56,8 @@ struct Operands(ImplicitlyCopyable):
     var width: Int
     var tap: Int
     var depth: Int
+    var scale: Int
+    """What the channels are multiplied by, if that is asked for."""
 
 
 @fieldwise_init
@@ -64,12 +70,14 @@ struct Fetched(ImplicitlyCopyable):
 
 @fieldwise_init
 struct Ending(ImplicitlyCopyable):
-    """What is done with a tile in registers: a bias, a sum and a ReLU are, if `all` is true."""
+    """What is done with a tile in registers, if `all` is true: a bias, a sum, and a ReLU or a hard swish."""
 
     var all: Bool
     var biased: Bool
     var summed: Bool
     var positive: Bool
+    var swish: Bool
+    """A hard swish instead of a ReLU."""
     var bias: Int
     var columns: Int
     var to: Int
@@ -82,7 +90,7 @@ struct Ending(ImplicitlyCopyable):
 
 @always_inline
 def _convolve[
-    half: Int, groups: Int, V: Int, N: Int, W: Int
+    half: Int, groups: Int, scaled: Bool, V: Int, N: Int, W: Int
 ](
     images: Pointer[mut=True, Scalar[F], _],
     from_: Operands,
@@ -115,6 +123,8 @@ def _convolve[
                 var b = Array[SIMD[F, W], V](fill=0)
                 comptime for v in range(V):
                     b[v] = b_at.unsafe_offset(v * W).unsafe_load[width=W]()
+                    comptime if scaled:
+                        b[v] *= images[unsafe_offset = from_.scale + d]
                 comptime for r in range(count):
                     comptime apart = r % half
                     var x = a.unsafe_offset(from_.second) if r >= half else a
@@ -157,6 +167,9 @@ def _convolve[
                 total[r * V + v] = total[r * V + v].lt(0).select(
                     SIMD[F, W](0), total[r * V + v]
                 )
+        if ending.swish:
+            comptime for r in range(count):
+                total[r * V + v] = hardswish(total[r * V + v])
         var mask = iota[DType.int32, W]().lt(Int32(ending.columns - v * W))
         comptime for r in range(count):
             if r < rows:
@@ -168,7 +181,7 @@ def _convolve[
 
 @no_inline
 def convolve_tile[
-    V: Int, N: Int, W: Int
+    scaled: Bool, V: Int, N: Int, W: Int
 ](
     half: Int,
     groups: Int,
@@ -186,11 +199,11 @@ def convolve_tile[
     if groups == 1:
         comptime for known in [1, 2, (HALF + 1) // 2, HALF]:
             if half <= known:
-                _convolve[known, 1, V, N, W](images, from_, weights, panel, ending, rows, tile, fetched)
+                _convolve[known, 1, scaled, V, N, W](images, from_, weights, panel, ending, rows, tile, fetched)
                 return
     comptime for known in range((HALF + 1) // 2, HALF + 1):
         if half <= known:
-            _convolve[known, 2, V, N, W](images, from_, weights, panel, ending, rows, tile, fetched)
+            _convolve[known, 2, scaled, V, N, W](images, from_, weights, panel, ending, rows, tile, fetched)
             return
 
 
@@ -232,14 +245,15 @@ def convolution[
     if tap == deep:  # the taps of a row are one piece of memory
         deep = deep * kw
         kw = 1
-    var from_ = Operands(0, 0, step_w, kh, at(p, AT_DILATION) * row, kw, tap, deep)
+    var from_ = Operands(0, 0, step_w, kh, at(p, AT_DILATION) * row, kw, tap, deep, 0)
+    var scaled = at(p, AT_SCALE) != 0
     # Of the next panel: what one place prefetches.
     var fetches = kh * kw * ((deep + TOGETHER - 1) // TOGETHER)
     var fetched_lines = lines_each[F](depth * N, places * fetches)
     var share = fetched_lines * fetches * LINE[F]
     var corner = at(p, AT_PADDING) * row + at(p, AT_PADDING + 1) * pixel
 
-    # A bias, then a sum, then a ReLU need no pass over the tile: each of them or not.
+    # A bias, then a sum, then a ReLU or a hard swish need no pass over the tile: each of them or not.
     var steps = p.unsafe_offset(AT_STEPS)
     var count = at(p, AT_COUNT)
     var seen = 0
@@ -250,8 +264,10 @@ def convolution[
     seen += Int(summed)
     var positive = seen < count and at(steps, seen * 8) == RELU
     seen += Int(positive)
+    var swish = seen < count and at(steps, seen * 8) == HARDSWISH
+    seen += Int(swish)
     var ending = Ending(
-        seen == count, biased, summed, positive, 0, 0, 0, 0, to_pixel, 0, 0, at(step, 4)
+        seen == count, biased, summed, positive, swish, 0, 0, 0, 0, to_pixel, 0, 0, at(step, 4)
     )
 
     var place = start % places if by_panel else start // panels
@@ -300,14 +316,14 @@ def convolution[
             ending.to_second = half * to_pixel
             ending.other_second = half * ending.other_pixel
         var here = rows if lines == 1 else half * groups
-        if ending.columns <= W:
-            convolve_tile[1, N, W](
-                half, groups, images, from_, weights, used, ending, here, tile, fetched
-            )
-        else:
-            convolve_tile[N // W, N, W](
-                half, groups, images, from_, weights, used, ending, here, tile, fetched
-            )
+        if scaled:
+            from_.scale = place_of(p, AT_SCALING, AT_SCALE_ROOT, times, image)
+        comptime for scale in [False, True]:
+            comptime for vectors in [1, N // W]:
+                if scale == scaled and vectors == (1 if ending.columns <= W else N // W):
+                    convolve_tile[scale, vectors, N, W](
+                        half, groups, images, from_, weights, used, ending, here, tile, fetched
+                    )
         if ending.all:
             continue
         for line in range(min(lines, h - y)):

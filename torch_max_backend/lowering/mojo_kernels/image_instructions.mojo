@@ -39,6 +39,9 @@ comptime AT_COUNT = 26  # of what follows
 comptime AT_TOGETHER = 27  # whether the next instruction need not wait for it
 comptime AT_ROOTS = 28  # of result and source: what is added to their offsets for each image
 comptime AT_LINE = 30  # whether all pixels of all images are one row
+comptime AT_SCALE = 31  # of a convolution: whether its source is multiplied by an image of one pixel
+comptime AT_SCALING = 32  # that image: its offset, and the distance of images
+comptime AT_SCALE_ROOT = 34
 comptime AT_STEPS = 36  # eight numbers each: what, offset or number, image
 
 # What follows: the tile `t` becomes ...

@@ -190,7 +190,7 @@ def winograd[
     var pitch = (inputs + W - 1) // W * W
     var apart = together * pitch
     var has = held
-    var plain = Ending(False, False, False, False, 0, 0, 0, 0, 0, 0, 0, 0)
+    var plain = Ending(False, False, False, False, False, 0, 0, 0, 0, 0, 0, 0, 0)
     for unit in range(start, end):
         var block = unit // panels
         var channel = unit % panels * N
@@ -225,12 +225,12 @@ def winograd[
                 var first = here * strip // strips
                 var rows = here * (strip + 1) // strips - first
                 var half = (rows + 1) // 2 if rows > HALF else rows
-                convolve_tile[N // W, N, W](
+                convolve_tile[False, N // W, N, W](
                     half,
                     2 if rows > HALF else 1,
                     pixels,
                     Operands(
-                        spot * apart + first * pitch, half * pitch, pitch, 1, 0, 1, 0, inputs
+                        spot * apart + first * pitch, half * pitch, pitch, 1, 0, 1, 0, inputs, 0
                     ),
                     weights,
                     used + spot * inputs * N,
