@@ -27,10 +27,9 @@ TELLING = ("constraint failed", "LLVM ERROR", "error:")
 """What the lines of MAX's messages hold that tell most, the best first."""
 
 
-def graphs_in_order(kept: Kept) -> list[str]:
-    """The keys of the graphs, each once, in the order of the rows."""
-    entries = kept.items().values()
-    return list(dict.fromkeys(entry["key"] for entry in entries if "key" in entry))
+def graphs_in_order(kept: Kept, *archs: str) -> list[str]:
+    """The keys of the graphs for some GPUs, each once, in the order of the rows."""
+    return list(dict.fromkeys(key for arch in archs for key in kept.keys(arch).values()))
 
 
 def _chunks(kept: Kept, keys: Sequence[str]) -> list[list[str]]:
@@ -87,7 +86,7 @@ def cause(text: str) -> str:
 
 def main(arch: str, folder: str, what: str = "") -> int:
     kept = Kept(Path(folder))
-    keys = graphs_in_order(kept)
+    keys = graphs_in_order(kept, arch)
     if what == "instantiate":
         instantiate_all(arch, kept, keys)
         return 0

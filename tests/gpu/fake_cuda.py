@@ -37,9 +37,12 @@ folding = importlib.import_module("torch_max_backend.program.passes.fold_constan
 
 
 @contextlib.contextmanager
-def assumed_gpu() -> Iterator[None]:
-    """Lower graphs for `cuda:0`, as if MAX found a GPU there. Nothing can be compiled for it."""
-    with mock.patch.object(devices, "max_device", lambda device: driver.CPU()):
+def assumed_gpu(arch: str = "sm_90") -> Iterator[None]:
+    """Lower graphs for `cuda:0`, as if MAX found this GPU there. Nothing can be compiled for it."""
+    with (
+        mock.patch.object(devices, "max_device", lambda device: driver.CPU()),
+        mock.patch.object(devices, "architecture", lambda device: arch),
+    ):
         yield
 
 

@@ -8,7 +8,8 @@
     rejected.jsonl      a line per graph for which MAX emits none, with its message
     sm_90.kernels.jsonl a line per kernel: compiled, or the compiler's message
 
-Lowering does not ask which GPU it is for, so one folder serves all of them.
+Lowering asks for the GPU in few places, so one folder serves all of them: an item has a graph, and
+another one for each GPU of OTHERS that gets another.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Any
 
 PLACEHOLDER = "graph_" + "0" * 16
 """The name under which a graph is lowered; its key, which is as long, replaces it."""
+OTHERS = ("gfx942", "sm_80")
+"""The GPUs for which rows are lowered once more."""
 
 
 class Kept:
@@ -38,8 +41,16 @@ class Kept:
         """What lowering made of each item, in the order of the sweep."""
         return {entry["item"]: entry for entry in _lines(self.folder / "lowered.jsonl")}
 
+    def keys(self, arch: str) -> dict[str, str]:
+        """The key of each lowered item's graph for a GPU, in the order of the sweep."""
+        entries = {item: entry for item, entry in self.items().items() if "key" in entry}
+        return {item: entry.get(arch, entry["key"]) for item, entry in entries.items()}
+
     def note(self, item: str, outcome: str, **more: Any) -> None:
-        """Record an item: "lowered" with its `key`, or another outcome with the reason (`why`)."""
+        """Record an item: "lowered" with its `key`, or another outcome with the reason (`why`).
+
+        A GPU of OTHERS that gets another graph is a name as well, with that graph's key.
+        """
         _append(self.folder / "lowered.jsonl", {"item": item, "outcome": outcome, **more})
 
     def keep(self, bytecode: bytes) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 from torch import fx
 
 from tests.gpu.fake_cuda import assumed_gpu, call_of, lowered, trace
-from tests.gpu.kept_graphs import PLACEHOLDER, Kept
+from tests.gpu.kept_graphs import OTHERS, PLACEHOLDER, Kept
 from tests.lowering.cases import Row
 from tests.lowering.test_ops import ROWS
 from torch_max_backend.errors import MaxCompilerError
@@ -60,10 +60,15 @@ def keep(kept: Kept, item: str, gm: fx.GraphModule) -> None:
     try:
         with assumed_gpu():
             key = kept.keep(lowered(gm, PLACEHOLDER))
+        others = {}
+        for arch in OTHERS:
+            with assumed_gpu(arch):
+                others[arch] = kept.keep(lowered(gm, PLACEHOLDER))
     except MaxCompilerError as error:
         kept.note(item, "on PyTorch", why=_first_line(error))
         return
-    kept.note(item, "lowered", key=key)
+    other = {arch: another for arch, another in others.items() if another != key}
+    kept.note(item, "lowered", key=key, **other)
 
 
 def _first_line(error: Exception) -> str:

@@ -63,8 +63,8 @@ def outcomes(kept: Kept, kernels: Kernels, arch: str) -> dict[str, str]:
     compiled = set(known) - failed
     calls = {call for alike in compiled & set(kernels.alike) for call in kernels.alike[alike].calls}
     found = {}
-    for item, entry in kept.items().items():
-        if (alikes := kernels.of_graph.get(entry.get("key", ""))) is None:
+    for item, key in kept.keys(arch).items():
+        if (alikes := kernels.of_graph.get(key)) is None:
             continue
         if alikes & failed:
             found[item] = FAILED
@@ -83,7 +83,7 @@ def page(kept: Kept, kernels: Kernels) -> str:
     by_arch = {arch: outcomes(kept, kernels, arch) for arch in archs}
     parts = [HEAD, _totals(kept, kernels, by_arch), _reasons(items)]
     parts += [_own(kept, kernels, archs)]
-    parts += [_failed(kept, kernels, arch, items) for arch in archs]
+    parts += [_failed(kept, kernels, arch) for arch in archs]
     return "\n".join([*parts, _ops(items, by_arch)])
 
 
@@ -111,7 +111,7 @@ def _totals(kept: Kept, kernels: Kernels, by_arch: Mapping[str, Mapping[str, str
         whole = kept.compiled(arch)
         done = {key for key, entry in whole.items() if entry["outcome"] == "compiled"}
         if whole:
-            rows = sum(key in done for key in lowered)
+            rows = sum(key in done for key in kept.keys(arch).values())
             lines.append([f"`{arch}`: by MAX", str(rows), f"{len(done)} of {len(whole)} graphs"])
     return "## Totals\n\n" + _table(["", "rows", ""], lines)
 
@@ -164,7 +164,7 @@ def _reasons(items: Mapping[str, Any]) -> str:
     return "## Rows that are not lowered\n\n" + _table(["rows", "reason", "ops"], lines)
 
 
-def _failed(kept: Kept, kernels: Kernels, arch: str, items: Mapping[str, Any]) -> str:
+def _failed(kept: Kept, kernels: Kernels, arch: str) -> str:
     why = {key: f"not emitted: {text}" for key, text in kept.rejected().items()}
     for key, entry in kept.compiled(arch).items():
         if entry["outcome"] == "failed":
@@ -174,11 +174,8 @@ def _failed(kept: Kept, kernels: Kernels, arch: str, items: Mapping[str, Any]) -
         for alike in sorted(alikes & set(known)):
             if known[alike]["outcome"] == "failed":
                 why[key] = known[alike]["why"]
-    lines = [
-        [f"`{item}`", _cell(why[entry["key"]])]
-        for item, entry in items.items()
-        if entry.get("key") in why
-    ]
+    keys = kept.keys(arch)
+    lines = [[f"`{item}`", _cell(why[key])] for item, key in keys.items() if key in why]
     head = f"## Failed for `{arch}`\n\n"
     return head + (_table(["row", "message"], lines) if lines else "None of those tried.\n")
 

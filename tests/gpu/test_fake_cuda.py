@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from max.graph import ops
+from max.dtype import DType
+from max.graph import TensorValue, ops
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -22,6 +23,8 @@ from torch_max_backend.frontend.support import unsupported_nodes
 from torch_max_backend.lowering import mojo_kernels, on_device
 from torch_max_backend.lowering.registry import decomposition_table
 from torch_max_backend.program import Kind, Mutation, passes
+
+aten = torch.ops.aten
 
 UNTRACEABLE = (
     "PyTorch is not linked with support for cuda",
@@ -76,6 +79,36 @@ def test_rows_are_lowered_or_refused_with_a_reason(kernels: set[str]) -> None:
     assert not kernels & mojo_kernels.HOST_ONLY
     assert len(done) > 0.9 * len(_rows()) and len(untraced) < 10
     assert refused
+
+
+@pytest.mark.parametrize(
+    ("arch", "op", "inner", "dtype"),
+    [
+        ("sm_80", aten.linear, 4, DType.bfloat16),
+        ("sm_90", aten.linear, 4, DType.float32),
+        ("sm_90", aten.linear, 8, DType.bfloat16),
+        ("sm_90", aten.mm, 4, DType.float32),
+        ("gfx950", aten.linear, 4, DType.bfloat16),
+        ("gfx1100", aten.linear, 4, DType.bfloat16),
+        ("gfx90a", aten.linear, 8, DType.float32),
+        ("gfx942", aten.mm, 8, DType.float32),
+    ],
+)
+def test_a_product_of_bfloat16_is_one_that_compiles(
+    arch: str, op: Any, inner: int, dtype: DType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    multiplied, matmul = [], ops.matmul
+
+    def spy(left: TensorValue, right: TensorValue) -> TensorValue:
+        multiplied.extend([left.dtype, right.dtype])
+        return matmul(left, right)
+
+    monkeypatch.setattr(ops, "matmul", spy)
+    left = torch.zeros(6, inner, dtype=torch.bfloat16)
+    right = torch.zeros((5, inner) if op is aten.linear else (inner, 5), dtype=torch.bfloat16)
+    with assumed_gpu(arch):
+        lowered(trace(OpCall(op, (left, right), {}), decomposition_table()), "graph")
+    assert multiplied == [dtype] * 2
 
 
 def test_the_fallback_takes_an_op_without_a_gpu_form(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,6 +108,7 @@ def on_cpu() -> dict[str, Outcome]:
     outcomes, graphs = {}, []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(devices, "is_gpu", lambda device: True)
+        patch.setattr(devices, "architecture", lambda device: "sm_90")
         patch.setattr(transposing, "_is_float", lambda spec: False)  # a pass for CPU tensors
         for number, row in enumerate(_rows_with_forms()):
             outcome = outcomes[row.id] = Outcome(row)

@@ -89,6 +89,11 @@ def is_gpu(device: DeviceRef) -> bool:
     return device.is_gpu()
 
 
+def architecture(device: DeviceRef) -> str:
+    """The architecture of a GPU, as MAX names it: "sm_90", "gfx942"."""
+    return str(driver.Accelerator(device.id).architecture_name)
+
+
 def device_ref(device: torch.device) -> DeviceRef:
     """The MAX device that holds tensors of `device`, as graphs refer to it."""
     if device.type == "cpu":

@@ -11,15 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
-from max.graph import TensorValue, ops
+from max.dtype import DType
+from max.graph import StaticDim, TensorValue, ops
 
-from torch_max_backend.lowering import constants, mojo_kernels, promotion, shapes
+from torch_max_backend.lowering import constants, devices, mojo_kernels, promotion, shapes
 from torch_max_backend.lowering.aten_functions.reduction import average, squared_deviations, total
 from torch_max_backend.lowering.devices import max_dtype
 from torch_max_backend.lowering.mojo_kernels import GpuForm, Outputs, Parameters
 
 _MATMUL = {torch.float32, *promotion.HALF}
 """The dtypes that MAX's matmul takes on a GPU."""
+_BFLOAT16_DOT = ("gfx950", "gfx11", "gfx12")
+"""The architectures of AMD that multiply pairs of bfloat16 numbers (`v_dot2_f32_bf16`)."""
 
 
 def _form(kernel: str) -> Callable[[GpuForm], GpuForm]:
@@ -46,6 +49,8 @@ def _matmul(
     if batch:
         left, right = (shapes.broadcast_to(x, [*batch, *x.shape[-2:]]) for x in (left, right))
     if promotion.dtype_of(right) in _MATMUL:
+        if right.dtype == DType.bfloat16 and not _multiplies_bfloat16(left):
+            left, right = (ops.cast(x, DType.float32) for x in (left, right))
         right = ops.transpose(right, -1, -2) if transposed else right
         return [ops.cast(_stored(ops.matmul(left, right)), max_dtype(dtype))]
     matrices = [x if batch else x.reshape([1, *x.shape]) for x in (left, right)]
@@ -53,6 +58,20 @@ def _matmul(
     how = {"transposed": transposed}
     [result] = mojo_kernels.call("tmb_direct_matmul", matrices, wanted, how)
     return [ops.cast(result.reshape(list(shape)), max_dtype(dtype))]
+
+
+def _multiplies_bfloat16(left: TensorValue) -> bool:
+    """Whether MAX's matmul of bfloat16 compiles for the GPU of `left`.
+
+    For AMD's it asks for an instruction that not all of them have. For an H100 it does not compile
+    if rows are no multiple of 16 bytes and the right operand is a transposed one, which a lowering
+    does not see: MAX puts the two together (docs/max_notes.md).
+    """
+    arch = devices.architecture(left.device)
+    if arch.startswith("sm_90"):
+        size = left.shape[-1]
+        return not isinstance(size, StaticDim) or int(size) % 8 == 0
+    return not arch.startswith("gfx") or arch.startswith(_BFLOAT16_DOT)
 
 
 def _stored(product: TensorValue) -> TensorValue:
