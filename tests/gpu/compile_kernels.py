@@ -18,15 +18,18 @@ import re
 import resource
 import sys
 import tempfile
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from tests.gpu.compile_graphs import cause
 from tests.gpu.emitted import Kernel, read
 from tests.gpu.kept_graphs import Kept
 
-CHUNK = 80
+CHUNK = 120
 """Kernels per file: about 9 s of processor time whatever is in it, and a half for each."""
+FILE = "emitted_kernels.mojo"
+"""Its name, which must not end the path of a file of MAX's (`builtin_kernels/kernels.mojo`)."""
 
 MAIN = """
 
@@ -66,7 +69,10 @@ class Kernels:
         found = sorted(graphs, key=lambda each: hashlib.sha256(each.encode()).digest())
         held = {call for alike in set(known) & set(found) for call in self.alike[alike].calls}
         left = [alike for alike in found if alike not in known]
-        first = cover({alike: self.alike[alike].calls - held for alike in left})
+        calls: Counter[str] = Counter()
+        for alike in found:
+            calls.update(dict.fromkeys(self.alike[alike].calls, graphs[alike]))
+        first = cover({alike: self.alike[alike].calls - held for alike in left}, calls)
         others = [alike for alike in left if alike not in set(first)]
         return first + sorted(others, key=lambda alike: -graphs[alike])
 
@@ -85,13 +91,17 @@ class Kernels:
         return text + calls, [*lines, *alikes]
 
 
-def cover(sets: dict[str, set[str]]) -> list[str]:
-    """The names of few of the sets that hold every member, those with most members first."""
+def cover(sets: dict[str, set[str]], weights: Mapping[str, int] | None = None) -> list[str]:
+    """The names of few of the sets that hold every member, those of the greatest weight first.
+
+    A member weighs 1 unless `weights` says more.
+    """
+    weights = weights or {}
     left = {name: set(members) for name, members in sets.items()}
     chosen: list[str] = []
     held: set[str] = set()
     while left:
-        name = max(left, key=lambda name: len(left[name] - held))
+        name = max(left, key=lambda name: sum(weights.get(m, 1) for m in left[name] - held))
         new = left.pop(name) - held
         if not new:
             break
@@ -104,7 +114,7 @@ def cover(sets: dict[str, set[str]]) -> list[str]:
 def compile_all(arch: str, kept: Kept, seconds: float = float("inf")) -> None:
     """Compile the kernels of which nothing is known yet, until `seconds` are over."""
     kernels = Kernels(kept)
-    keys = [entry["key"] for entry in kept.items().values() if "key" in entry]
+    keys = list(kept.keys(arch).values())
     known = kept.kernels_compiled(arch)
     left = kernels.in_order(keys, known)
     chunks = [left[i : i + CHUNK] for i in range(0, len(left), CHUNK)]
@@ -123,7 +133,7 @@ def _compile(arch: str, kept: Kept, kernels: Kernels, alikes: Sequence[str]) -> 
     text, lines = kernels.source(alikes)
     before = _processor_seconds()
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "kernels.mojo"
+        source = Path(folder) / FILE
         source.write_text(text)
         said, files = _mojo(arch, source, Path(kept.kernels.read_text()).parent)
         functions = len(files)
@@ -153,6 +163,7 @@ def _mojo(arch: str, source: Path, packages: Path) -> tuple[str, list[Path]]:
     from mojo.run import subprocess_run_mojo
 
     command = ["build", "--emit", "asm", "-O1", "--target-accelerator", arch, "-I", str(packages)]
+    command += ["--max-notes-per-diagnostic", "200"]  # the line of our file is among the last
     command += [str(source), "-o", str(source.with_name("host.s"))]
     ended = subprocess_run_mojo(command, capture_output=True, check=False)
     said = ended.stderr.decode(errors="replace")
@@ -168,7 +179,7 @@ def failures(said: str, lines: Sequence[str]) -> dict[str, str]:
     for part in re.split(r"(?=^\S*: (?:error|warning): )", said, flags=re.M):
         if not re.match(r"\S*: error: ", part):
             continue  # a warning names lines, too
-        for line in re.findall(r"kernels\.mojo:(\d+):", part):
+        for line in re.findall(rf"\b{re.escape(FILE)}:(\d+):", part):
             if int(line) <= len(lines) and (alike := lines[int(line) - 1]):
                 found.setdefault(alike, part)
     return found

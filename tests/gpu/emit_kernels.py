@@ -21,18 +21,21 @@ from pathlib import Path
 
 from tests.gpu.compile_graphs import cause, graphs_in_order
 from tests.gpu.compile_module import pretend
-from tests.gpu.kept_graphs import Kept
+from tests.gpu.kept_graphs import OTHERS, Kept
 from torch_max_backend.engine import compile_worker
 
 CHUNK = 55
 """Graphs per Module. MAX makes a file's name of all their names, which are two letters here."""
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 ARCH = "sm_90"
+CONSTANTS = "_constant_subgraphs"
+"""MAX writes what it computes while compiling into a file of its own, once per cache of MAX."""
 
 
 def emit_all(kept: Kept) -> None:
     """Emit what is not known yet."""
-    keys = [key for key in graphs_in_order(kept) if key not in _known(kept)]
+    known = _known(kept)
+    keys = [key for key in graphs_in_order(kept, ARCH, *OTHERS) if key not in known]
     chunks = [keys[i : i + CHUNK] for i in range(0, len(keys), CHUNK)]
     while chunks:
         chunk = chunks.pop(0)
@@ -74,7 +77,7 @@ def emit(kept: Kept, keys: Sequence[str]) -> int:
             if not any("pre-jit" in message for message in messages):
                 print("\n".join(messages), file=sys.stderr)
                 return 1
-        (mojo,) = Path(folder).glob("*.mojo")
+        (mojo,) = (f for f in Path(folder).glob("*.mojo") if not f.stem.endswith(CONSTANTS))
         (calls,) = Path(folder).glob("*.mgp.mlir")
         found = symbols(calls, names)
         graphs = {key: found.get(key, []) for key in keys}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.gpu import compile_kernels, report
-from tests.gpu.compile_kernels import Kernels, compile_all, cover, failures, undefined
+from tests.gpu.compile_kernels import FILE, Kernels, compile_all, cover, failures, undefined
 from tests.gpu.emit_kernels import emit_all
 from tests.gpu.emitted import Emitted
 from tests.gpu.kept_graphs import PLACEHOLDER, Kept
@@ -98,8 +98,10 @@ def test_a_file_launches_each_kernel_on_a_line_of_its_own(tmp_path: Path) -> Non
         assert own[-1].startswith(f"    k{number}_") and own[-1].endswith("(pointer, ctx)")
         (operation,) = (line for line in own if ".execute[" in line)
         place = written.index(operation) + 1
-        said = f"std/x.mojo:9:9: error: no\n/tmp/kernels.mojo:{place}:1: note: here\n"
-        assert list(failures(f"/tmp/kernels.mojo:1:1: error: what?\n{said}", lines)) == [alike]
+        said = "builtin_kernels/kernels.mojo:9:9: error: no\n"
+        said += "".join(f"builtin_kernels/kernels.mojo:{n}:1: note: x\n" for n in range(99))
+        said += f"/tmp/{FILE}:{place}:1: note: here\n"
+        assert list(failures(f"/tmp/{FILE}:1:1: error: what?\n{said}", lines)) == [alike]
         assert not failures(said.replace(": error: ", ": warning: "), lines)
 
 
