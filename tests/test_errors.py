@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from tests.engine import any_graph
 from torch_max_backend import (
     MAPPING_TORCH_ATEN_TO_MAX,
     LoweringError,
@@ -151,8 +152,8 @@ def test_the_next_compile_works() -> None:
 
     failure(broken, torch.ones(2, 2), options={"fallback": "error"})
     torch._dynamo.reset()
-    result = torch.compile(lambda x: x + 1, backend=max_backend)(torch.ones(8))
-    torch.testing.assert_close(result, torch.full((8,), 2.0))
+    result = torch.compile(any_graph.function, backend=max_backend)(torch.ones(any_graph.SIZE))
+    torch.testing.assert_close(result, torch.full((any_graph.SIZE,), 3.0))
 
 
 def test_the_exact_overload_wins() -> None:

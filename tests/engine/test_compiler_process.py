@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch._dynamo.exc import BackendCompilerFailed
 
+from tests.engine import any_graph
 from tests.engine.empty_caches import script
 from tests.engine.fake_compiler import FakeCompiler
 from tests.engine.test_queue import graph_of
@@ -22,6 +23,7 @@ from torch_max_backend import max_backend
 from torch_max_backend.engine import compiler_process, crash_report, machine, module_compiler
 from torch_max_backend.engine.compile_worker import Job
 from torch_max_backend.engine.compiler_process import CompilerCrash, CompilerProcess, Limits
+from torch_max_backend.engine.graph import CompiledGraph
 from torch_max_backend.engine.module_compiler import COMPILER, ModuleCompiler
 from torch_max_backend.errors import EngineError, FallbackWarning
 
@@ -29,9 +31,9 @@ pytestmark = pytest.mark.xdist_group("engine-queue")
 NO_LIMITS = Limits(float("inf"), float("inf"))
 
 
-def a_job(size: int | None = None) -> Job:
-    """A graph that is in no cache, so that its compile takes ten seconds and more."""
-    graph = graph_of(torch.sin, size or random.randrange(2, 10**6))
+def a_job(graph: CompiledGraph | None = None) -> Job:
+    """By default a graph that is in no cache, so that its compile takes ten seconds and more."""
+    graph = graph or graph_of(torch.sin, random.randrange(2, 10**6))
     COMPILER.lower([graph])
     assert graph.lowered is not None
     return Job([graph.lowered], [str(path) for path in graph.kernels])
@@ -160,7 +162,8 @@ def test_a_crash_raises_if_there_is_no_fallback(deadly: Path) -> None:
 
 def test_a_report_can_be_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_MAX_BACKEND_CACHE_DIR", str(tmp_path))
-    folder = crash_report.write(a_job(3), CompilerCrash("it crashed", ""), ["a graph"])
+    graph = graph_of(any_graph.function, any_graph.SIZE)
+    folder = crash_report.write(a_job(graph), CompilerCrash("it crashed", ""), ["a graph"])
     (line,) = [
         line for line in (folder / "report.txt").read_text().splitlines() if "again:" in line
     ]
@@ -202,7 +205,7 @@ def test_without_children_max_compiles_here(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("TORCH_MAX_BACKEND_COMPILE_PROCESSES", "0")
     compiler = ModuleCompiler()
     compiler.prepare()
-    graph = graph_of(torch.exp)
+    graph = graph_of(any_graph.function, any_graph.SIZE)
     kept: list[bytes] = []
     (model,) = compiler.compile([graph], lambda graphs, artifact: kept.append(artifact))
     assert compiler._spare is None and len(kept) == 1

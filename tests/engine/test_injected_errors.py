@@ -11,6 +11,7 @@ from max import engine
 from max.engine import CompiledModel, InferenceSession
 from torch._dynamo.exc import BackendCompilerFailed
 
+from tests.engine.any_graph import SIZE, function
 from tests.testing.observed import ops_on_torch
 from torch_max_backend import max_backend
 from torch_max_backend.engine import compile_worker, compiler_process, module_compiler
@@ -34,10 +35,6 @@ POINTS: dict[str, tuple[Any, str]] = {
 """Every call to MAX on the way to a compiled graph."""
 
 
-def function(x: torch.Tensor) -> torch.Tensor:
-    return x * 5 - 2
-
-
 def call(x: torch.Tensor, fallback: str) -> torch.Tensor:
     options = {"fallback": fallback}
     return torch.compile(function, backend=max_backend, dynamic=False, options=options)(x)
@@ -55,7 +52,7 @@ def test_the_compile_after_one_that_failed_works(
     monkeypatch.delitem(COMPILER.__dict__, "session", raising=False)
     monkeypatch.setattr(graph_compiler, "_WARNED", set())  # it warns once per op and line
     torch._dynamo.reset()
-    x = torch.randn(17)
+    x = torch.randn(SIZE)
 
     def fails(*args: Any, **kwargs: Any) -> Any:
         raise (OSError if in_child else RuntimeError)("injected")

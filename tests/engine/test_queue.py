@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tests.engine.any_graph import SIZE, function
 from tests.engine.fake_compiler import FakeCompiler
 from tests.testing.programs import program_of
 from torch_max_backend import compile_stats, max_backend
@@ -203,19 +204,15 @@ def test_a_dropped_function_is_freed() -> None:
 
 def test_the_store_serves_a_graph_that_was_dropped() -> None:
     """The artifact is loaded again: nothing of it stayed, and nothing is compiled."""
-
-    def function(x: torch.Tensor) -> torch.Tensor:
-        return (x.exp() * 3).sin()
-
     for _ in range(2):
         torch._dynamo.reset()
-        torch.compile(function, backend=max_backend)(torch.ones(7))
+        torch.compile(function, backend=max_backend)(torch.ones(SIZE))
         gc.collect()
     torch._dynamo.reset()
     gc.collect()
     before = compile_stats()
-    result = torch.compile(function, backend=max_backend)(torch.ones(7))
+    result = torch.compile(function, backend=max_backend)(torch.ones(SIZE))
     after = compile_stats()
     assert after["modules"] == before["modules"]
     assert after["cache_hits"] == before["cache_hits"] + 1
-    torch.testing.assert_close(result, function(torch.ones(7)))
+    torch.testing.assert_close(result, function(torch.ones(SIZE)))

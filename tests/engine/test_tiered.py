@@ -17,6 +17,7 @@ import torch
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tests.engine.any_graph import SIZE, function
 from tests.engine.empty_caches import script
 from tests.testing.observed import ops_on_torch
 from tests.testing.programs import program_of
@@ -107,32 +108,29 @@ def test_training_is_the_same_before_during_and_after_the_swap() -> None:
 
 
 def test_threads_during_the_swap(begin: Callable[[], None]) -> None:
-    def function(x: torch.Tensor) -> torch.Tensor:
-        return (x * 3 + 1).sum(-1)
-
     compiled = torch.compile(function, backend=max_backend, options=TIERED)
-    compiled(torch.ones(4, 5))
+    compiled(torch.ones(SIZE))
     stop = threading.Event()
 
     def work(seed: int) -> None:
-        x = torch.randn(4, 5, generator=torch.Generator().manual_seed(seed))
+        x = torch.randn(SIZE, generator=torch.Generator().manual_seed(seed))
         expected = function(x)
         while not stop.wait(0.001):  # leaves the compiler a core
             torch.testing.assert_close(compiled(x), expected)
 
-    assert "aten::mul" in ops_on_torch(lambda: compiled(torch.ones(4, 5)))
+    assert "aten::mul" in ops_on_torch(lambda: compiled(torch.ones(SIZE)))
     with running(3, work):
         begin()
         wait_for_compiles()
         time.sleep(0.2)
         stop.set()
-    assert "aten::mul" not in ops_on_torch(lambda: compiled(torch.ones(4, 5)))
+    assert "aten::mul" not in ops_on_torch(lambda: compiled(torch.ones(SIZE)))
 
 
 def test_200_swaps_under_calling_threads() -> None:
     """Each round is a graph of its own that is swapped while three threads call it."""
-    x = torch.randn(17)
-    gm = make_fx(lambda x: (x * 5 - 2,))(x)
+    x = torch.randn(SIZE)
+    gm = make_fx(lambda x: (function(x),))(x)
     program = program_of(gm)
     calls_on_torch = itertools.count()
 
@@ -140,7 +138,7 @@ def test_200_swaps_under_calling_threads() -> None:
         next(calls_on_torch)
         (x,) = args
         args.clear()
-        return [x * 5 - 2]
+        return [function(x)]
 
     first = CompiledGraph(program, on_torch, mojo_kernels.packages())
     ENGINE.submit([first])
@@ -153,8 +151,8 @@ def test_200_swaps_under_calling_threads() -> None:
         def work(
             seed: int, graph: CompiledGraph = graph, swapped: threading.Event = swapped
         ) -> None:
-            x = torch.randn(17, generator=torch.Generator().manual_seed(seed))
-            expected = x * 5 - 2
+            x = torch.randn(SIZE, generator=torch.Generator().manual_seed(seed))
+            expected = function(x)
             after = 0
             while after < 3:  # some calls on MAX as well
                 after += swapped.is_set()
@@ -194,10 +192,10 @@ def test_a_failed_compile_stays_on_pytorch_with_a_warning() -> None:
 
 
 def test_the_first_call_does_not_wait(begin: Callable[[], None]) -> None:
-    compiled = torch.compile(lambda x: x * 5 - 2, backend=max_backend, options=TIERED)
-    x = torch.randn(17)
+    compiled = torch.compile(function, backend=max_backend, options=TIERED)
+    x = torch.randn(SIZE)
     reset_compile_stats()
-    torch.testing.assert_close(compiled(x), x * 5 - 2)
+    torch.testing.assert_close(compiled(x), function(x))
     counted = compile_stats()
     assert (counted["graphs"], counted["modules"], counted["cache_hits"]) == (1, 0, 0)
     begin()
@@ -205,12 +203,12 @@ def test_the_first_call_does_not_wait(begin: Callable[[], None]) -> None:
     assert compile_stats()["modules"] == 1
     results: list[torch.Tensor] = []
     assert "aten::mul" not in ops_on_torch(lambda: results.append(compiled(x)))
-    torch.testing.assert_close(results, [x * 5 - 2])
+    torch.testing.assert_close(results, [function(x)])
 
 
 def test_the_first_call_starts_the_background() -> None:
-    compiled = torch.compile(lambda x: x * 5 - 2, backend=max_backend, options=TIERED)
-    x = torch.randn(17)
+    compiled = torch.compile(function, backend=max_backend, options=TIERED)
+    x = torch.randn(SIZE)
     compiled(x)
     end = time.monotonic() + 600
     while "aten::mul" in ops_on_torch(lambda: compiled(x)):
@@ -220,12 +218,12 @@ def test_the_first_call_starts_the_background() -> None:
 
 
 def test_first_compile_in_another_thread() -> None:
-    x = torch.randn(17)
+    x = torch.randn(SIZE)
     reset_compile_stats()
 
     def work(number: int) -> None:
-        compiled = torch.compile(lambda x: x * 5 - 2, backend=max_backend)
-        torch.testing.assert_close(compiled(x), x * 5 - 2)
+        compiled = torch.compile(function, backend=max_backend)
+        torch.testing.assert_close(compiled(x), function(x))
 
     with running(1, work):
         pass
