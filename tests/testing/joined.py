@@ -54,9 +54,10 @@ def compile_group_of(module: ModuleType, items: Iterable[pytest.Item]) -> None:
         if module in modules and name not in _DONE:
             _DONE.add(name)
             if len(modules) > 1:
-                compile_joined(
+                functions = [
                     m.TABLE.compile if hasattr(m, "TABLE") else m.compile_all for m in modules
-                )
+                ]
+                compile_joined(dict.fromkeys(functions))  # files may share one
 
 
 def compile_joined(functions: Iterable[Callable[[], object]]) -> None:

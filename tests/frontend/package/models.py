@@ -9,8 +9,10 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from torch_max_backend import Example, save_package
+from torch_ir.to_program import to_exported_program
+from torch_max_backend import Example, compile_exported, compile_together, save_package
 from torch_max_backend.engine.targets import NATIVE
+from torch_max_backend.frontend.package.save import _program
 
 
 class Decoder(nn.Module):
@@ -44,13 +46,23 @@ TOKEN = torch.tensor([[7]])
 
 def save(path: Path, model: Decoder | None = None, targets: Sequence[str] = (NATIVE,)) -> None:
     """The package of `decoder()`: `prefill` of any batch, `decode` of one token."""
+    save_package(path, decoder() if model is None else model, entries=entries(), targets=targets)
+
+
+def entries() -> dict[str, Example]:
     batch = Dim("batch", min=2, max=9)
-    save_package(
-        path,
-        decoder() if model is None else model,
-        entries={
-            "prefill": Example((PROMPT,), dynamic_shapes={"ids": {0: batch}}),
-            "decode": Example((TOKEN,), {"scale": 2.0}),
-        },
-        targets=targets,
-    )
+    return {
+        "prefill": Example((PROMPT,), dynamic_shapes={"ids": {0: batch}}),
+        "decode": Example((TOKEN,), {"scale": 2.0}),
+    }
+
+
+def compile_all() -> None:
+    """The graphs of the package, and those of its IRs, which lack the names of the tied weight."""
+    model = decoder()
+    weights = {**model.state_dict(), "cache": model.cache}
+    with compile_together():
+        for name, example in entries().items():
+            program, ir = _program(name, model, example, None)
+            compile_exported(program)
+            compile_exported(to_exported_program(ir, weights))

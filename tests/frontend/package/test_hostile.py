@@ -14,13 +14,14 @@ import pytest
 import torch
 
 from tests.frontend.package import models
+from tests.testing.joined import joined
 from torch_max_backend import PackageError, load_package
 from torch_max_backend.frontend.package import container
 from torch_max_backend.frontend.package.container import Container
 from torch_max_backend.frontend.package.manifest import MANIFEST, WEIGHTS
 
-# One worker: these compile the same graphs.
-pytestmark = pytest.mark.xdist_group("package")
+pytestmark = joined("package")
+compile_all = models.compile_all
 
 
 @pytest.fixture(scope="module")

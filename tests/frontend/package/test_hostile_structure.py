@@ -15,14 +15,15 @@ import pytest
 
 from tests.frontend.package import models
 from tests.frontend.package.hostile_packages import changed
+from tests.testing.joined import joined
 from torch_max_backend import PackageError, load_package
 from torch_max_backend.frontend import exported
 from torch_max_backend.frontend.package import container
 from torch_max_backend.frontend.package.container import Container
 from torch_max_backend.runtime.compiled_program import CompiledProgram
 
-# One worker: these compile the same graphs.
-pytestmark = pytest.mark.xdist_group("package")
+pytestmark = joined("package")
+compile_all = models.compile_all
 
 SECONDS = 5.0
 """Of a processor, for one package."""

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from tests.frontend.package import models
+from tests.testing.joined import joined
 from torch_ir import extract_ir
 from torch_max_backend import (
     Example,
@@ -32,8 +33,8 @@ from torch_max_backend.frontend.package.load import Package
 from torch_max_backend.frontend.package.save import _program
 from torch_max_backend.runtime import packed_weights
 
-# One worker: these compile the same graphs.
-pytestmark = pytest.mark.xdist_group("package")
+pytestmark = joined("package")
+compile_all = models.compile_all
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,6 @@ import pytest
 from torch_max_backend import PackageError
 from torch_max_backend.frontend.package import signing
 
-# One worker: these compile the same graphs.
-pytestmark = pytest.mark.xdist_group("package")
-
 needs_library = pytest.mark.skipif(
     importlib.util.find_spec("cryptography") is None, reason="cryptography is not installed"
 )

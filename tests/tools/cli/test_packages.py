@@ -10,11 +10,12 @@ import safetensors.torch
 import torch
 
 from tests.frontend.package import models
+from tests.testing.joined import joined
 from torch_ir import extract_ir
 from torch_max_backend.tools.cli import main
 
-# One worker: these compile the same graphs.
-pytestmark = pytest.mark.xdist_group("package")
+pytestmark = joined("package")
+compile_all = models.compile_all
 
 
 @pytest.fixture(scope="module")
