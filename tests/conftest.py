@@ -23,18 +23,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--output", type=Path, default=Path("reports"), help="folder of these pages")
 
 
+LONGEST_FIRST = (
+    *("ops-0", "joined-others", "joined-frontend"),
+    *("fuzz-0", "fuzz-100", "fuzz-200", "zoo-text", "zoo-senses", "engine-queue", "opinfo"),
+    *("training-matrix", "bisect", "docs", "base-models", "serving", "fuzz", "joined-package"),
+    *("runtime-tiered", "compile-config", "runtime-extending", "packaging", "pretrained"),
+)
+"""Groups of tests that take long, most of them for a compile: begun last, one of them would keep a
+single worker busy at the end."""
+
 OP_ROWS = pytest.StashKey[list[dict[str, float]]]()
 """What each process compiled of the op rows (tests/lowering), for the summary."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[OP_ROWS] = []
+    config.option.loadscopereorder = False  # xdist would begin with the groups of many tests
     # pytest's workers are as many as the processors: a second child would only take one from them.
     os.environ.setdefault("TORCH_MAX_BACKEND_COMPILE_PROCESSES", "1")
     # A virtual machine may announce AMX and forbid it: oneDNN then fails, or ends the process, in
     # eager PyTorch, which is the judge here. It reads this when it is first used.
     os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
     verify_always()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        items.sort(key=_position)
+
+
+def _position(item: pytest.Item) -> int:
+    marker = item.get_closest_marker("xdist_group")
+    group = None if marker is None else marker.args[0]
+    return LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
 @pytest.hookimpl(optionalhook=True)
