@@ -2,7 +2,7 @@
 
 The blocks of a page run in order and share their names, as a reader would type them in. Pages run
 twice: first inside one `compile_together`, where PyTorch computes and all graphs are collected, so
-that they compile as one Module; then for real.
+that they compile as one Module, unless all of them are stored; then for real.
 
 A block that cannot run has a comment `<!-- not run: reason -->` above it. One that needs what
 `make test` does not install has `<!-- needs module, program -->` and runs in `test_walk.py`. If the
@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.docs.pages import PAGES, Block, blocks, name_of
-from torch_max_backend import MAPPING_TORCH_ATEN_TO_MAX, compile_together
+from tests.testing.joined import compile_unless_stored
+from torch_max_backend import MAPPING_TORCH_ATEN_TO_MAX
 
 pytestmark = [
     pytest.mark.xdist_group("docs"),
@@ -77,9 +78,10 @@ def run(page: Path, folder: Path, *, collecting: bool = False) -> None:
 
 @pytest.fixture(scope="module")
 def collected(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with compile_together():
-        for page in WITH_EXAMPLES:
-            run(page, tmp_path_factory.mktemp("pages"), collecting=True)
+    def collecting(page: Path) -> Callable[[], None]:
+        return lambda: run(page, tmp_path_factory.mktemp("pages"), collecting=True)
+
+    compile_unless_stored("docs", [collecting(page) for page in WITH_EXAMPLES])
 
 
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=name_of)
