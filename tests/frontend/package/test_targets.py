@@ -8,14 +8,19 @@ import pytest
 import torch
 
 from tests.frontend.package import models
+from tests.testing.joined import joined
 from torch_max_backend import compile_stats, load_package
 from torch_max_backend.engine.targets import NATIVE, Target
 
 OTHER = "x86-64-v3"
 
-pytestmark = pytest.mark.skipif(
-    Target.named(OTHER).why_not_here() is not None, reason=f"this CPU cannot run {OTHER}"
-)
+pytestmark = [
+    *joined("package"),
+    pytest.mark.skipif(
+        Target.named(OTHER).why_not_here() is not None, reason=f"this CPU cannot run {OTHER}"
+    ),
+]
+compile_all = models.compile_all
 
 
 def test_results_of_another_target(tmp_path: Path) -> None:
