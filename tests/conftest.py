@@ -27,10 +27,12 @@ LONGEST_FIRST = (
     *("ops-0", "joined-others", "joined-frontend"),
     *("fuzz-0", "fuzz-100", "fuzz-200", "zoo-text", "zoo-senses", "engine-queue", "opinfo"),
     *("training-matrix", "bisect", "docs", "base-models", "serving", "fuzz", "joined-package"),
+    *("gpu/test_compile_graphs.py", "runtime/test_team.py", "engine/test_artifacts.py"),
     *("runtime-tiered", "compile-config", "runtime-extending", "packaging", "pretrained"),
+    *("gpu/test_launched_code.py", "torch_ir/test_hostile_files.py", "compat/test_max.py"),
 )
-"""Groups of tests that take long, most of them for a compile: begun last, one of them would keep a
-single worker busy at the end."""
+"""Groups of tests, or files, that take long, most of them for a compile: begun last, one of them
+would keep a single worker busy at the end."""
 
 OP_ROWS = pytest.StashKey[list[dict[str, float]]]()
 """What each process compiled of the op rows (tests/lowering), for the summary."""
@@ -47,9 +49,19 @@ def pytest_configure(config: pytest.Config) -> None:
     verify_always()
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist writes the groups into the names
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if hasattr(config, "workerinput"):
-        items.sort(key=_position)
+    if not hasattr(config, "workerinput"):
+        return
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            # Divided among workers, a file would make its fixtures in each of them.
+            item.add_marker(pytest.mark.xdist_group(_file(item)))
+    items.sort(key=_position)
+
+
+def _file(item: pytest.Item) -> str:
+    return str(item.path.relative_to(Path(__file__).parent))
 
 
 def _position(item: pytest.Item) -> int:
