@@ -1,4 +1,4 @@
-"""Threads that stay with our kernels (`mojo_kernels/team.mojo`): many callers, and dropped graphs."""
+"""Threads that stay with our kernels (`mojo_kernels/team.mojo`): calls at once, dropped graphs."""
 
 from __future__ import annotations
 
