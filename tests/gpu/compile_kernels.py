@@ -24,7 +24,7 @@ from pathlib import Path
 
 from tests.gpu.compile_graphs import cause
 from tests.gpu.emitted import Kernel, read
-from tests.gpu.kept_graphs import Kept
+from tests.gpu.kept_graphs import ARCH, OTHERS, Kept
 
 CHUNK = 120
 """Kernels per file: about 9 s of processor time whatever is in it, and a half for each."""
@@ -45,18 +45,19 @@ ARGUMENTS = {
 
 
 class Kernels:
-    """The kernels of all graphs of a folder, those that are alike once."""
+    """The kernels of a folder's graphs for some GPUs, or for all, those that are alike once."""
 
-    def __init__(self, kept: Kept) -> None:
+    def __init__(self, kept: Kept, *archs: str) -> None:
         self.imports = ""
         self.alike: dict[str, Kernel] = {}
         self.of_graph: dict[str, set[str]] = {}
+        used = {key for arch in archs or (ARCH, *OTHERS) for key in kept.keys(arch).values()}
         for file in sorted(kept.emitted.glob("*.json")):
             emitted, graphs = read(file)
             assert self.imports in ("", emitted.imports)
             self.imports = emitted.imports
-            for key, symbols in graphs.items():
-                kernels = {kernel.alike: kernel for kernel in emitted.kernels(symbols)}
+            for key in sorted(used & set(graphs)):
+                kernels = {kernel.alike: kernel for kernel in emitted.kernels(graphs[key])}
                 self.of_graph[key] = set(kernels)
                 self.alike = kernels | self.alike
 
@@ -113,7 +114,7 @@ def cover(sets: dict[str, set[str]], weights: Mapping[str, int] | None = None) -
 
 def compile_all(arch: str, kept: Kept, seconds: float = float("inf")) -> None:
     """Compile the kernels of which nothing is known yet, until `seconds` are over."""
-    kernels = Kernels(kept)
+    kernels = Kernels(kept, arch)
     keys = list(kept.keys(arch).values())
     known = kept.kernels_compiled(arch)
     left = kernels.in_order(keys, known)

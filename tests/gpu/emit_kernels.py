@@ -21,13 +21,12 @@ from pathlib import Path
 
 from tests.gpu.compile_graphs import cause, graphs_in_order
 from tests.gpu.compile_module import pretend
-from tests.gpu.kept_graphs import OTHERS, Kept
+from tests.gpu.kept_graphs import ARCH, OTHERS, Kept
 from torch_max_backend.engine import compile_worker
 
 CHUNK = 55
 """Graphs per Module. MAX makes a file's name of all their names, which are two letters here."""
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
-ARCH = "sm_90"
 CONSTANTS = "_constant_subgraphs"
 """MAX writes what it computes while compiling into a file of its own, once per cache of MAX."""
 

@@ -22,6 +22,8 @@ from typing import Any
 
 PLACEHOLDER = "graph_" + "0" * 16
 """The name under which a graph is lowered; its key, which is as long, replaces it."""
+ARCH = "sm_90"
+"""The GPU for which all is lowered, and the kernels are emitted."""
 OTHERS = ("gfx942", "sm_80")
 """The GPUs for which rows are lowered once more."""
 
