@@ -233,9 +233,12 @@ class Network:
             if draft.what is not What.CONVOLUTION or not plain or draft.source is None:
                 continue
             scaled = draft.source
-            makers = [each for each in self.drafts if each.result is scaled]
-            readers = [each for each in self.drafts if scaled in each.reads()]
-            if len(makers) != 1 or readers != [draft] or scaled.whole is not None:
+            # Not if another one makes or reads a part of it.
+            touching = [each for each in self.drafts if scaled in each.touches()]
+            makers = [each for each in touching if each is not draft]
+            if len(makers) != 1 or makers[0].result is not scaled:
+                continue
+            if draft.reads().count(scaled) > 1:
                 continue
             (maker,) = makers
             if maker.what is not What.POINTWISE or maker.source is None or len(maker.then) != 1:
