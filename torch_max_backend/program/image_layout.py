@@ -14,6 +14,7 @@ from torch_max_backend.program.image_program import (
     Then,
     View,
     What,
+    is_plain,
 )
 from torch_max_backend.program.image_weights import (
     Channels,
@@ -229,7 +230,7 @@ class Network:
         and a pass over the image otherwise.
         """
         for draft in list(self.drafts):
-            plain = draft.window == (1, 1) and draft.stride == (1, 1) and draft.padding == (0, 0)
+            plain = is_plain(draft.window, draft.stride, draft.padding)
             if draft.what is not What.CONVOLUTION or not plain or draft.source is None:
                 continue
             scaled = draft.source

@@ -75,6 +75,11 @@ class View:
         return rows and (one or self.image == height * width * self.pixel)
 
 
+def is_plain(window: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int]) -> bool:
+    """Whether a pixel of the result depends on the same pixel of the source alone."""
+    return window == (1, 1) and stride == (1, 1) and padding == (0, 0)
+
+
 @dataclass(frozen=True)
 class Step:
     """One thing that is done to each value."""
@@ -115,7 +120,9 @@ class Instruction:
         """The same with all pixels in one row, so that tiles do not end where rows end."""
         n, h, w, c = self.size
         views = [self.result, self.source, *(step.view for step in self.steps if step.view)]
-        if self.what not in (What.CONVOLUTION, What.POINTWISE) or not self.is_plain():
+        if self.what not in (What.CONVOLUTION, What.POINTWISE) or not is_plain(
+            self.window, self.stride, self.padding
+        ):
             return self
         if self.scale is not None and (n > 1 or any_batch):
             # Each image has a scale of its own, so a tile ends where an image ends.
@@ -126,10 +133,6 @@ class Instruction:
             return self
         pixels = n * h * w
         return replace(self, size=(1, 1, pixels, c), input=(1, pixels, self.input[2]), line=True)
-
-    def is_plain(self) -> bool:
-        """Whether a pixel of the result depends on the same pixel of the source alone."""
-        return self.window == (1, 1) and self.stride == (1, 1) and self.padding == (0, 0)
 
     def encode(self) -> list[int]:
         """The numbers that the kernel reads."""

@@ -43,7 +43,6 @@ comptime HELPERS = 2 * LINE
 # A helper's line.
 comptime STATUS = 0
 comptime HANDLE = 1
-comptime HELPED = 2
 
 comptime AWAY = Int64(0)
 comptime CALLED = Int64(1)
